@@ -1,0 +1,69 @@
+# Each target sets up what it needs, inside .venv; nothing is installed anywhere else.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test lint bench clean
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+VENV := .venv
+INSTALLED := $(VENV)/.installed
+PY := $(VENV)/bin/python
+# Which interpreter makes the environment; PYTHON=/path/to/python puts another one first.
+CANDIDATES := $(PYTHON) python3.11 python3 python3.12 python3.13 python3.14
+USABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+
+UNIT := tests/unit tests/architecture
+# Git keeps no empty folders, and pytest fails where it finds no test.
+HAS_TESTS = $(shell find $(1) -name 'test_*.py' 2>/dev/null)
+REAL := $(strip $(foreach tier,tests/processes tests/clusters,$(if $(call HAS_TESTS,$(tier)),$(tier))))
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## make .venv with everything that the other targets need
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PY) -m pip --version >/dev/null 2>&1 || { \
+		for python in $(CANDIDATES); do \
+			if "$$python" -c '$(USABLE)' 2>/dev/null; then break; fi; python=; \
+		done; \
+		if [ -z "$$python" ]; then \
+			echo 'error: no Python 3.11 or newer with venv found; install one, or name it: make setup PYTHON=/path/to/python3.11' >&2; \
+			exit 1; \
+		fi; \
+		echo "Making $(VENV) with $$("$$python" --version)"; \
+		"$$python" -m venv --clear $(VENV); \
+	}
+	@echo 'Installing into $(VENV); this takes a few minutes the first time'
+	@$(PY) -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup ## train a small ResNet on handwritten digits, with two workers
+	$(PY) -m flambeau demo
+
+lint: setup ## ruff and mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+test: lint ## lint, then all tests: the fast ones first, then those that start processes
+	$(PY) -m pytest $(UNIT)
+	$(if $(REAL),$(PY) -m pytest $(REAL))
+
+# A benchmark prints what it likes; its lines of JSON are the measurements that are kept.
+bench: setup ## run every benchmark; measurements go to benchmarks/results.jsonl
+	@: > benchmarks/results.jsonl; failed=; \
+	for script in $$(grep -l '__main__' benchmarks/*.py); do \
+		echo "== $$script"; \
+		$(PY) "$$script" \
+			| awk '{ print; fflush() } /^\{/ { print >> "benchmarks/results.jsonl" }' \
+			|| failed+=" $$script"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "error: failed:$$failed" >&2; exit 1; fi
+
+clean: ## remove the environment, caches and build output (not runs/)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,55 @@
+"""Train any PyTorch model across many processes, on whatever you have.
+
+    import flambeau as fb
+    result = fb.fit(model, train=(x, y), loss="cross_entropy", cluster=fb.Local(4))
+
+Names are imported when they are first used, so that starting is quick.
+"""
+
+import importlib
+from typing import Any
+
+from flambeau.version import __version__
+
+_HOME = {
+    "AllReduce": "flambeau.config",
+    "Batch": "flambeau.data.batch",
+    "Callback": "flambeau.training.callbacks",
+    "Checkpoints": "flambeau.config",
+    "EarlyStopping": "flambeau.config",
+    "Local": "flambeau.config",
+    "Result": "flambeau.job.result",
+    "Schedule": "flambeau.config",
+    "columns": "flambeau.config",
+    "fit": "flambeau.job.fit",
+    "optim": "flambeau.config",
+    "run": "flambeau.job.run",
+}
+
+__all__ = [
+    "AllReduce",
+    "Batch",
+    "Callback",
+    "Checkpoints",
+    "EarlyStopping",
+    "Local",
+    "Result",
+    "Schedule",
+    "__version__",
+    "columns",
+    "fit",
+    "optim",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'flambeau' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,31 @@
+"""The run directory, and the checkpoints in it.
+
+A checkpoint is committed by its manifest, which is written last; a directory without one is never
+seen. Nothing exported here loads torch: what handles tensors is imported from its own module
+(`store`, `saver`, `tree`, `weights`).
+"""
+
+from flambeau.checkpoint.manifest import Manifest
+from flambeau.checkpoint.references import (
+    best,
+    checkpoints,
+    latest,
+    mark_best,
+    parse_reference,
+    resolve,
+)
+from flambeau.checkpoint.retention import lease, prune
+from flambeau.checkpoint.run_directory import RunDirectory
+
+__all__ = [
+    "Manifest",
+    "RunDirectory",
+    "best",
+    "checkpoints",
+    "latest",
+    "lease",
+    "mark_best",
+    "parse_reference",
+    "prune",
+    "resolve",
+]

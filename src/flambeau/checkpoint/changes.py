@@ -1,0 +1,60 @@
+"""Which settings may change when a run goes on from its last checkpoint."""
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+#: Settings (with all that is below them) that a resumed run may have otherwise than before: how
+#: long, where and on how many processes it runs, and what is watched and kept. All others decide
+#: what is learned from which data. Arrays are stored anew by each process that calls `fit`, so
+#: where they are says nothing; their dtype and shape are compared.
+CHANGEABLE = (
+    "epochs",
+    "max_steps",
+    "cluster",
+    "observe",
+    "recovery",
+    "checkpoints",
+    "evaluation",
+    "evaluator",
+    "metrics",
+    "early_stopping",
+    "loading.workers",
+    "loading.read_ahead",
+    "compute.device",
+    "compute.compile",
+    "callbacks",
+    "valid",
+    "train.columns.*.fd",
+    "train.columns.*.path",
+    "train.columns.*.offset",
+)
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """`name: old -> new` for each setting that differs and may not."""
+    before, after = dict(_leaves(old)), dict(_leaves(new))
+    return [
+        f"{name}: {_shown(before.get(name))} -> {_shown(after.get(name))}"
+        for name in dict.fromkeys([*before, *after])
+        if before.get(name) != after.get(name) and not _may_change(name)
+    ]
+
+
+def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names and values; a setting that is None counts as not set."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        elif value is not None:
+            yield f"{prefix}{key}", value
+
+
+def _may_change(name: str) -> bool:
+    return any(
+        fnmatchcase(name, pattern) or name.startswith(f"{pattern}.") for pattern in CHANGEABLE
+    )
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else repr(value)

@@ -1,0 +1,91 @@
+"""The manifest of a checkpoint: written last, it is the commit."""
+
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self, final
+
+from flambeau.checkpoint.durable import sync, sync_directory
+from flambeau.config import Settings
+from flambeau.errors import CheckpointError, ConfigError
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+
+
+@final
+class FileEntry(Settings):
+    """What a file must be: its size in bytes and the CRC-32 of its content."""
+
+    size: int
+    crc32: int
+
+
+@final
+class Manifest(Settings):
+    """What a checkpoint holds. `state` is the JSON half of a tree (see `tree`)."""
+
+    format_version: int = FORMAT_VERSION
+    step: int
+    epoch: int
+    workers: int
+    time: float
+    metrics: dict[str, float]
+    state: Any
+    files: dict[str, FileEntry]
+
+    def write(self, directory: Path) -> None:
+        """Commit the checkpoint in `directory`, whose other files are complete."""
+        values = self.model_dump() | {"metrics": metrics_as_json(self.metrics)}
+        text = json.dumps(values | {"crc32": _checksum(values)}, indent=1, allow_nan=False)
+        with (directory / MANIFEST).open("wb") as file:
+            file.write(text.encode())
+            sync(file)
+        sync_directory(directory)
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """The manifest of a committed checkpoint; `CheckpointError` if there is no sound one."""
+        path = directory / MANIFEST
+        values = _load(path)
+        version = values.get("format_version")
+        if version != FORMAT_VERSION:
+            raise CheckpointError(
+                f"{path} has format version {version}, this Flambeau reads {FORMAT_VERSION}; "
+                "use the Flambeau that wrote it"
+            )
+        if values.pop("crc32", None) != _checksum(values):
+            raise CheckpointError(f"{path} is corrupt: its checksum is wrong")
+        try:
+            return cls.parse(values)
+        except ConfigError as error:
+            raise CheckpointError(f"{path} is corrupt: {error}") from error
+
+
+def metrics_as_json(metrics: Mapping[str, float]) -> dict[str, float | str]:
+    """Metrics with `nan` and `inf`, which JSON does not have, as text; `float` reads both."""
+    return {
+        name: value if math.isfinite(value) else str(float(value))
+        for name, value in metrics.items()
+    }
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise CheckpointError(f"{path.parent} is not committed: it has no {path.name}") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is corrupt or truncated: {error}") from error
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path} is corrupt: not an object")
+    return values
+
+
+def _checksum(values: Mapping[str, Any]) -> int:
+    """The CRC-32 of the values, whatever the spaces between them in the file."""
+    return zlib.crc32(json.dumps(values, sort_keys=True).encode())

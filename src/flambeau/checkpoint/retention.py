@@ -1,0 +1,80 @@
+"""Which checkpoints stay: the last ones, the best one, and those that somebody is reading."""
+
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flambeau.checkpoint.durable import write_atomically
+from flambeau.checkpoint.manifest import MANIFEST
+from flambeau.checkpoint.references import (
+    best,
+    checkpoint_path,
+    checkpoints,
+    is_committed,
+    latest,
+    step_directories,
+)
+from flambeau.checkpoint.run_directory import RunDirectory
+from flambeau.errors import CheckpointError
+
+
+def prune(run: RunDirectory, keep: int) -> list[Path]:
+    """Remove all but the last `keep` (at least one) checkpoints; those removed.
+
+    The best, the one written last and leased ones stay, too. What a crash left behind, without
+    a manifest, goes.
+    """
+    committed = checkpoints(run)
+    kept = {*committed[-max(keep, 1) :], *_pointed_at(run)}
+    removed = [path for path in committed if path not in kept and not is_leased(path)]
+    removed += [path for path in step_directories(run) if not (path / MANIFEST).exists()]
+    for path in removed:
+        remove_checkpoint(path)
+    return removed
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Uncommit a checkpoint, then remove its files; nothing happens if it is not there."""
+    (path / MANIFEST).unlink(missing_ok=True)
+    # Not seen by anybody from here on: what cannot be removed now goes at the next `prune`.
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def lease(path: Path, seconds: float = 600) -> Iterator[Path]:
+    """Keep a checkpoint from being pruned while it is read, for at most `seconds`."""
+    file = path / f"lease-{os.getpid()}-{secrets.token_hex(4)}.json"
+    try:
+        write_atomically(file, json.dumps({"expires": time.time() + seconds}).encode())
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is no longer there") from None
+    try:
+        # Removal may have begun before the lease was seen.
+        if not is_committed(path):
+            raise CheckpointError(f"{path} is being removed")
+        yield path
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def is_leased(path: Path) -> bool:
+    """Whether somebody reads the checkpoint under a lease that has not expired."""
+    return any(_expiry(file) > time.time() for file in path.glob("lease-*.json"))
+
+
+def _expiry(file: Path) -> float:
+    """When a lease ends; one that was just released, or is damaged, has ended."""
+    try:
+        return float(json.loads(file.read_bytes())["expires"])
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return 0.0
+
+
+def _pointed_at(run: RunDirectory) -> list[Path]:
+    pointers = [best(run), latest(run)]
+    return [checkpoint_path(run, pointer["step"]) for pointer in pointers if pointer]

@@ -1,0 +1,64 @@
+"""Checkpoints written while the training goes on."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self, final
+
+from flambeau.checkpoint.references import mark_best
+from flambeau.checkpoint.retention import prune
+from flambeau.checkpoint.run_directory import RunDirectory
+from flambeau.checkpoint.store import Snapshot, TrainingState, take_snapshot, write_snapshot
+
+
+@final
+class CheckpointSaver:
+    """Writes checkpoints in the background and keeps the last `keep`.
+
+    An error of the background is raised by the next `save`, `wait` or `close`.
+    """
+
+    def __init__(self, run: RunDirectory, keep: int) -> None:
+        self._run = run
+        self._keep = keep
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._writing: Future[None] | None = None
+
+    def save(self, state: TrainingState, best: tuple[str, float] | None = None) -> None:
+        """Copy the state to CPU memory now and write it later; the caller may go on changing it.
+
+        Waits for the checkpoint before, so that there is only one copy at a time. `best` (a
+        metric and its value) marks the checkpoint as the best of the run once it is committed.
+        """
+        self.wait()
+        snapshot = take_snapshot(state).copied()
+        self._writing = self._thread.submit(self._write, snapshot, best)
+
+    def wait(self) -> None:
+        """Return when everything saved so far is committed."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def close(self) -> None:
+        """Wait, and end the thread."""
+        try:
+            self.wait()
+        finally:
+            self._thread.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _write(self, snapshot: Snapshot, best: tuple[str, float] | None) -> None:
+        write_snapshot(self._run, snapshot)
+        if best is not None:
+            mark_best(self._run, snapshot.step, *best)
+        prune(self._run, self._keep)

@@ -1,0 +1,154 @@
+"""Writing a checkpoint, and reading it back."""
+
+import errno
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flambeau.checkpoint.durable import sync_directory
+from flambeau.checkpoint.manifest import Manifest
+from flambeau.checkpoint.references import (
+    checkpoint_path,
+    checkpoints,
+    mark_latest,
+    step_directories,
+)
+from flambeau.checkpoint.retention import remove_checkpoint
+from flambeau.checkpoint.run_directory import RunDirectory
+from flambeau.checkpoint.tensor_file import read_tensors, require_savable, write_tensors
+from flambeau.checkpoint.tree import Json, flatten, unflatten
+from flambeau.errors import CheckpointError
+
+DENSE = "dense.safetensors"
+STATE = "state.safetensors"
+
+
+@dataclass
+class TrainingState:
+    """All that a training needs to go on: weights, and a tree of everything else.
+
+    `extra` (optimizers, schedules, random generators, data position) is made of what
+    `tree.flatten` takes.
+    """
+
+    step: int
+    epoch: int
+    workers: int
+    model: dict[str, Tensor]
+    extra: Any = None
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A training state taken apart into JSON and tensors, ready to be written."""
+
+    step: int
+    epoch: int
+    workers: int
+    metrics: dict[str, float]
+    tree: Json
+    tensors: dict[str, dict[str, Tensor]]
+
+    def copied(self) -> "Snapshot":
+        """The same in CPU memory of its own, which later training steps do not touch."""
+        return replace(
+            self, tensors={file: _copied(tensors) for file, tensors in self.tensors.items()}
+        )
+
+
+def take_snapshot(state: TrainingState) -> Snapshot:
+    """The state as it would be written; its tensors still share memory with the model's."""
+    tree, tensors = flatten(state.extra)
+    require_savable(state.model)
+    require_savable(tensors)
+    return Snapshot(
+        step=state.step,
+        epoch=state.epoch,
+        workers=state.workers,
+        metrics=dict(state.metrics),
+        tree=tree,
+        tensors={DENSE: dict(state.model), STATE: tensors},
+    )
+
+
+def write_checkpoint(run: RunDirectory, state: TrainingState) -> Path:
+    """Commit a checkpoint, in place of an earlier one of the same step; its directory."""
+    return write_snapshot(run, take_snapshot(state))
+
+
+def write_snapshot(run: RunDirectory, snapshot: Snapshot) -> Path:
+    """Commit a snapshot as a checkpoint; if that fails, nothing of it is left."""
+    directory = checkpoint_path(run, snapshot.step)
+    try:
+        remove_checkpoint(directory)
+        _write(directory, snapshot)
+        mark_latest(run, snapshot.step, snapshot.metrics)
+    except OSError as error:
+        remove_checkpoint(directory)
+        raise CheckpointError(_not_written(run, snapshot.step, error)) from error
+    except BaseException:
+        remove_checkpoint(directory)
+        raise
+    return directory
+
+
+def read_checkpoint(path: Path) -> TrainingState:
+    """The state in a committed checkpoint, every byte of it verified."""
+    manifest = Manifest.read(path)
+    missing = {DENSE, STATE} - manifest.files.keys()
+    if missing:
+        raise CheckpointError(f"{path} is incomplete: its manifest lacks {', '.join(missing)}")
+    return TrainingState(
+        step=manifest.step,
+        epoch=manifest.epoch,
+        workers=manifest.workers,
+        model=read_tensors(path / DENSE, manifest.files[DENSE]),
+        extra=unflatten(manifest.state, read_tensors(path / STATE, manifest.files[STATE])),
+        metrics=manifest.metrics,
+    )
+
+
+def newest_readable(run: RunDirectory, warn: Callable[[str], None]) -> TrainingState | None:
+    """The newest state that can be read; `warn` hears of each checkpoint that was skipped."""
+    for path in reversed(step_directories(run)):
+        try:
+            return read_checkpoint(path)
+        except CheckpointError as error:
+            warn(f"skipped the checkpoint {path.name}: {error}")
+    return None
+
+
+def _write(directory: Path, snapshot: Snapshot) -> None:
+    directory.mkdir(parents=True)
+    files = {name: write_tensors(directory / name, t) for name, t in snapshot.tensors.items()}
+    sync_directory(directory.parent)
+    Manifest(
+        step=snapshot.step,
+        epoch=snapshot.epoch,
+        workers=snapshot.workers,
+        time=time.time(),
+        metrics=snapshot.metrics,
+        state=snapshot.tree,
+        files=files,
+    ).write(directory)
+
+
+def _not_written(run: RunDirectory, step: int, error: OSError) -> str:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    reason = f"no space left in {run.path}" if full else f"cannot write in {run.path}: {error}"
+    there = checkpoints(run)
+    last = f"{there[-1].name} is the last" if there else "there is none before it"
+    return f"{reason}; the checkpoint of step {step} was not written, {last}"
+
+
+def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }

@@ -1,0 +1,166 @@
+"""The user's own code on its way to the workers: by import path, or by value."""
+
+import importlib
+import inspect
+import json
+import pickle
+import sys
+from collections.abc import Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import cloudpickle
+
+from flambeau.checkpoint.durable import atomic_file, write_atomically
+from flambeau.config import CodeRef
+from flambeau.config.settings import nearest
+from flambeau.errors import ModelError
+
+INDEX = "index.json"
+
+
+def importable_path(obj: Any) -> str | None:
+    """`package.module:name` if importing that gives the very same object, else None."""
+    module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
+        return None
+    loaded = sys.modules.get(module)
+    # Without a spec, or as a script, it was not imported by its name, and cannot be elsewhere.
+    if module in ("__main__", "__mp_main__") or getattr(loaded, "__spec__", None) is None:
+        return None
+    found = reduce(lambda owner, part: getattr(owner, part, None), name.split("."), loaded)
+    return f"{module}:{name}" if found is obj else None
+
+
+class Packer:
+    """Collects the user's code in memory, and writes it once it is clear that it may be."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytes] = {}
+        self._index: dict[str, dict[str, str]] = {}
+
+    def add(self, obj: Any, name: str) -> CodeRef:
+        """A reference to `obj`: its import path, or the file where it will be by value.
+
+        `name` must differ for different things.
+        """
+        path = importable_path(obj)
+        if path is not None:
+            self._index[name] = {"by": "path", "path": path}
+            return CodeRef(path=path)
+        file = f"{quote(name, safe='')}.pkl"
+        self._files[file] = _by_value(obj, name)
+        kind = f"{type(obj).__module__}.{type(obj).__qualname__}"
+        self._index[name] = {"by": "value", "value": file, "type": kind}
+        return CodeRef(value=file)
+
+    def write(self, directory: Path) -> None:
+        """Write what goes by value, readable by its owner only, and `index.json`: what is how."""
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, data in self._files.items():
+            with atomic_file(directory / name, mode=0o600) as file:
+                file.write(data)
+        write_atomically(directory / INDEX, json.dumps(self._index, indent=1).encode())
+
+
+def pack(obj: Any, directory: Path, name: str) -> CodeRef:
+    """Collect and write one thing."""
+    packer = Packer()
+    ref = packer.add(obj, name)
+    packer.write(directory)
+    return ref
+
+
+def load(ref: CodeRef, directory: Path) -> Any:
+    """What the reference stands for; with `ref.call`, the result of calling it."""
+    found = _load_by_path(ref.path) if ref.path else _load_by_value(directory / ref.name)
+    return _call(found, ref) if ref.call else found
+
+
+def _by_value(obj: Any, name: str) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(obj))
+    except Exception as error:
+        raise ModelError(
+            f"{_culprit(obj, name)} cannot be sent to the workers: {error}. Make it in the worker "
+            "(pass a class or function instead), or put the code in a module they can import"
+        ) from error
+
+
+def _culprit(obj: Any, name: str, outer: tuple[int, ...] = ()) -> str:
+    """The path of the innermost part that cannot be pickled."""
+    inside = (*outer, id(obj))
+    for key, part in _parts(obj).items():
+        if id(part) not in inside and not _is_picklable(part):
+            return _culprit(part, f"{name}.{key}", inside)
+    return f"{name} ({type(obj).__qualname__})"
+
+
+def _parts(obj: Any) -> Mapping[Any, Any]:
+    if isinstance(obj, Mapping):
+        return obj
+    if isinstance(obj, list | tuple):
+        return dict(enumerate(obj))
+    if inspect.isfunction(obj):
+        closure = inspect.getclosurevars(obj)
+        return {**closure.globals, **closure.nonlocals}
+    return dict(getattr(obj, "__dict__", {}))
+
+
+def _is_picklable(obj: Any) -> bool:
+    try:
+        cloudpickle.dumps(obj)
+    except Exception:  # noqa: BLE001 - pickling runs any code; the first error is reported
+        return False
+    return True
+
+
+def _load_by_path(path: str) -> Any:
+    module_name, _, names = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ModelError(
+            f"cannot import {path}: there is no module {error.name!r}; install it, or start from "
+            "the directory that holds it"
+        ) from error
+    except Exception as error:
+        raise ModelError(
+            f"cannot import {path}: {type(error).__name__} in {module_name}: {error}"
+        ) from error
+    for name in names.split("."):
+        if not hasattr(found, name):
+            owner = getattr(found, "__name__", names)
+            hint = nearest(name, (known for known in dir(found) if known[0] != "_"))
+            raise ModelError(f"cannot import {path}: {owner} has no {name!r}; {hint}")
+        found = getattr(found, name)
+    return found
+
+
+def _load_by_value(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            return pickle.load(file)
+    except FileNotFoundError:
+        raise ModelError(f"{path} is missing: the run directory is incomplete") from None
+    except Exception as error:
+        raise ModelError(
+            f"cannot load {path}: {type(error).__name__}: {error}; it needs the same modules and "
+            "versions as where it was saved"
+        ) from error
+
+
+def _call(found: Any, ref: CodeRef) -> Any:
+    try:
+        return found(**ref.args)
+    except TypeError as error:
+        raise ModelError(f"{ref.name}: {error}; its signature is {_signature(found)}") from error
+
+
+def _signature(found: Any) -> str:
+    try:
+        return f"{getattr(found, '__name__', 'it')}{inspect.signature(found)}"
+    except (TypeError, ValueError):
+        return "unknown"

@@ -1,0 +1,127 @@
+"""The agent: joins the coordinator, starts the roles it is told, forwards what they say."""
+
+import time
+
+import zmq
+
+from flambeau.clusters.base import Launch
+from flambeau.clusters.cores import plan_cores, usable_cores
+from flambeau.clusters.running import OutputLines, RunningRole
+from flambeau.coordination.protocol import (
+    CODEC,
+    AgentJoined,
+    EndRoles,
+    Messages,
+    RoleExited,
+    RoleOutput,
+    RoleSpec,
+    Shutdown,
+    StartRoles,
+)
+from flambeau.messaging import Client
+
+POLL_SECONDS = 0.1
+
+
+def agent_main(launch: Launch, agent: int, host: str) -> None:
+    """Serve the coordinator until it says `Shutdown`. Leaves no process behind."""
+    worker = Agent(launch, Client(CODEC, launch.secret, launch.coordinator))
+    try:
+        worker.serve(AgentJoined(agent, host))
+    finally:
+        worker.close()
+
+
+class Agent:
+    """Starts, watches and ends the roles of one machine."""
+
+    def __init__(self, launch: Launch, client: Client[Messages]) -> None:
+        self._launch = launch
+        self._client = client
+        self._running: list[RunningRole] = []
+        self._shutdown = False
+
+    def serve(self, hello: AgentJoined) -> None:
+        """The agent's loop."""
+        self._client.send(hello)
+        while not (self._shutdown and not self._running):
+            poller = zmq.Poller()
+            poller.register(self._client.socket, zmq.POLLIN)
+            outputs = self._open_outputs()
+            for descriptor in outputs:
+                poller.register(descriptor, zmq.POLLIN)
+            ready = dict(poller.poll(int(POLL_SECONDS * 1000)))
+            if self._client.socket in ready:
+                self._obey()
+            for descriptor, (role, lines) in outputs.items():
+                if descriptor in ready:
+                    self._forward(role, lines)
+            self._reap()
+
+    def close(self) -> None:
+        """End whatever still runs."""
+        for role in self._running:
+            role.end(grace=0)
+        while self._running:
+            self._running[0].process.wait(timeout=30)
+            self._reap()
+        self._client.close()
+
+    def _open_outputs(self) -> dict[int, tuple[RunningRole, OutputLines]]:
+        return {
+            descriptor: (role, lines)
+            for role in self._running
+            for descriptor, lines in role.outputs.items()
+            if not lines.ended
+        }
+
+    def _obey(self) -> None:
+        received = self._client.receive(0)
+        if received is None:
+            return
+        message, _ = received
+        if isinstance(message, StartRoles):
+            self._start(message.roles)
+        elif isinstance(message, EndRoles):
+            for role in self._running:
+                if role.spec.generation == message.generation:
+                    role.end(message.grace)
+        elif isinstance(message, Shutdown):
+            self._shutdown = True
+            for role in self._running:
+                role.end(grace=0)
+
+    def _start(self, roles: list[RoleSpec]) -> None:
+        workers = sum(spec.role.in_group for spec in roles)
+        plan = plan_cores(max(1, workers), self._launch.threads_per_worker)
+        for spec in roles:
+            # A role without a rank fits in between: all cores, one thread.
+            cores, threads = plan[spec.local_rank] if spec.role.in_group else (usable_cores(), 1)
+            self._running.append(RunningRole(self._launch, spec, cores, threads))
+
+    def _forward(self, role: RunningRole, lines: OutputLines) -> None:
+        text = lines.read()
+        if text:
+            self._client.send(RoleOutput(role.spec, lines.name, text))
+
+    def _reap(self) -> None:
+        for role in list(self._running):
+            role.enforce()
+            code = role.process.poll()
+            if code is None:
+                continue
+            self._running.remove(role)
+            self._drain(role)
+            role.finish()
+            self._client.send(RoleExited(role.spec, code))
+
+    def _drain(self, role: RunningRole) -> None:
+        """Forward what an ended process had still written; its children may hold the pipe open."""
+        deadline = time.monotonic() + 1
+        for lines in role.outputs.values():
+            while not lines.ended and time.monotonic() < deadline:
+                text = lines.read()
+                if not text and not lines.ended:
+                    break
+                if text:
+                    self._client.send(RoleOutput(role.spec, lines.name, text))

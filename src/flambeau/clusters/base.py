@@ -1,0 +1,48 @@
+"""The seam between Flambeau and whatever starts processes."""
+
+import os
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What every agent of a job is given, over the engine's own channel.
+
+    `module` is run with `python -m` for each role; `payload` (plain values) and the inherited file
+    descriptors `fds` are for that module alone.
+    """
+
+    coordinator: str
+    secret: bytes
+    module: str
+    payload: dict[str, Any]
+    fds: tuple[int, ...] = ()
+    threads_per_worker: int | None = None
+    python: str = sys.executable
+    python_path: tuple[str, ...] = field(
+        default_factory=lambda: tuple(os.path.abspath(path) for path in sys.path)
+    )
+
+
+class Cluster(ABC):
+    """Places agents."""
+
+    @property
+    @abstractmethod
+    def agents(self) -> int:
+        """How many agents `start` will start."""
+
+    @abstractmethod
+    def start(self, launch: Launch) -> None:
+        """Start all agents; returns at once."""
+
+    @abstractmethod
+    def failed(self) -> str | None:
+        """Why an agent has ended before its time, or None while all is well."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End all agents that are still there, and wait for them."""

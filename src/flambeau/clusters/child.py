@@ -1,0 +1,75 @@
+"""The thread of life between an agent and the processes it starts.
+
+An agent writes a `ChildSpec` into a pipe and keeps the pipe open. The child reads it; when the pipe
+later ends, the agent is gone (even by SIGKILL) and the child ends itself and all it has started.
+"""
+
+import ctypes
+import os
+import signal
+import struct
+import sys
+import threading
+from typing import Any
+
+import msgspec
+
+from flambeau.coordination.protocol import RoleSpec
+
+_LENGTH = struct.Struct("<I")
+_PR_SET_PDEATHSIG = 1
+
+
+class ChildSpec(msgspec.Struct, frozen=True):
+    """All that a child is told by its agent."""
+
+    coordinator: str
+    secret: bytes
+    spec: RoleSpec
+    payload: dict[str, Any]
+    python_path: list[str]
+    cores: list[int]
+
+
+def write_spec(pipe: int, spec: ChildSpec) -> None:
+    """Send the spec to the child; the pipe stays open as its thread of life."""
+    data = msgspec.msgpack.encode(spec)
+    with os.fdopen(os.dup(pipe), "wb") as stream:
+        stream.write(_LENGTH.pack(len(data)) + data)
+
+
+def attach(pipe: int) -> ChildSpec:
+    """Called first in a child: its spec. From here on it ends when its agent does."""
+    _die_with_parent()
+    os.set_inheritable(pipe, False)
+    (length,) = _LENGTH.unpack(_read_exactly(pipe, _LENGTH.size))
+    child = msgspec.msgpack.decode(_read_exactly(pipe, length), type=ChildSpec)
+    threading.Thread(target=_end_with, args=(pipe,), name="flambeau-life", daemon=True).start()
+    if child.cores:
+        os.sched_setaffinity(0, child.cores)
+    known = set(sys.path)
+    sys.path.extend(path for path in child.python_path if path not in known)
+    return child
+
+
+def _end_with(pipe: int) -> None:
+    while os.read(pipe, 4096):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+def _die_with_parent() -> None:
+    """Have the kernel end a child that is stopped and so cannot notice the end of its pipe."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _read_exactly(pipe: int, count: int) -> bytes:
+    parts = []
+    while count:
+        part = os.read(pipe, min(count, 1 << 20))
+        if not part:
+            raise SystemExit("the agent ended before this process was told its role")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

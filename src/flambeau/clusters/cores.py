@@ -1,0 +1,47 @@
+"""Which cores a worker may use, and how many threads suit it."""
+
+import itertools
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+
+
+def usable_cores() -> list[int]:
+    """The cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def core_quota() -> int | None:
+    """How many cores a container's limit allows, or None without a limit."""
+    if not _CPU_MAX.exists():
+        return None
+    quota, period = _CPU_MAX.read_text().split()
+    return None if quota == "max" else max(1, math.ceil(int(quota) / int(period)))
+
+
+def split_cores(cores: Sequence[int], workers: int) -> list[list[int]] | None:
+    """A disjoint, contiguous set of cores for each worker; None if there are too few."""
+    if workers > len(cores):
+        return None
+    bounds = [round(index * len(cores) / workers) for index in range(workers + 1)]
+    return [list(cores[start:stop]) for start, stop in itertools.pairwise(bounds)]
+
+
+def plan_cores(workers: int, threads: int | None) -> list[tuple[list[int], int]]:
+    """For each worker of this machine: its cores (none: not pinned) and its thread count."""
+    cores = usable_cores()
+    quota = core_quota()
+    limited = quota is not None and quota < len(cores)
+    # Under a quota any core may be used for some of the time: pinning would only hurt.
+    sets = None if limited else split_cores(cores, workers)
+    count = min(len(cores), quota or len(cores))
+    share = max(1, count // workers)
+    return [
+        (sets[index] if sets else [], threads or (len(sets[index]) if sets else share))
+        for index in range(workers)
+    ]

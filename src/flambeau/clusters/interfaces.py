@@ -1,0 +1,31 @@
+"""Which network interface leads to an address."""
+
+import fcntl
+import socket
+import struct
+import sys
+
+_SIOCGIFADDR = 0x8915
+
+
+def local_address(host: str) -> str:
+    """The address of this machine that routes to `host`."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 9))  # connecting a datagram socket sends nothing
+        return str(probe.getsockname()[0])
+
+
+def interface_of(address: str) -> str | None:
+    """The name of the interface that has this address; None where it cannot be asked."""
+    if sys.platform != "linux":
+        return None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+            except OSError:
+                continue  # an interface without an IPv4 address
+            if socket.inet_ntoa(answer[20:24]) == address:
+                return name
+    return None

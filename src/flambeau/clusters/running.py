@@ -1,0 +1,104 @@
+"""A child process as its agent sees it: started, read from, ended."""
+
+import os
+import signal
+import subprocess
+import time
+from typing import IO
+
+from flambeau.clusters.base import Launch
+from flambeau.clusters.child import ChildSpec, write_spec
+from flambeau.coordination.protocol import RoleSpec
+
+MAX_LINE = 64 * 1024
+
+
+class RunningRole:
+    """A started role. It leads a process group of its own, which ends with it."""
+
+    def __init__(self, launch: Launch, spec: RoleSpec, cores: list[int], threads: int) -> None:
+        self.spec = spec
+        self.kill_at: float | None = None
+        read_end, self._life = os.pipe()
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": str(threads),
+            "MKL_NUM_THREADS": str(threads),
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.process = subprocess.Popen(
+            [launch.python, "-m", launch.module, str(read_end)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(read_end, *launch.fds),
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(read_end)
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.outputs = {
+            self.process.stdout.fileno(): OutputLines("stdout", self.process.stdout),
+            self.process.stderr.fileno(): OutputLines("stderr", self.process.stderr),
+        }
+        child = ChildSpec(
+            coordinator=launch.coordinator,
+            secret=launch.secret,
+            spec=spec,
+            payload=launch.payload,
+            python_path=list(launch.python_path),
+            cores=cores,
+        )
+        write_spec(self._life, child)
+
+    def end(self, grace: float) -> None:
+        """Ask it to end, and after `grace` seconds (see `enforce`) make it."""
+        if grace > 0 and self.kill_at is None:
+            self._signal(signal.SIGTERM)
+        self.kill_at = min(time.monotonic() + grace, self.kill_at or float("inf"))
+        self.enforce()
+
+    def enforce(self) -> None:
+        """Kill it if its time is up."""
+        if self.kill_at is not None and time.monotonic() >= self.kill_at:
+            self._signal(signal.SIGKILL)
+
+    def finish(self) -> None:
+        """Clear up after its exit: what it had started, and our ends of its pipes."""
+        self._signal(signal.SIGKILL)
+        os.close(self._life)
+        for lines in self.outputs.values():
+            lines.stream.close()
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            return  # the whole group has ended already, which is what was wanted
+
+
+class OutputLines:
+    """Complete lines from a child's output."""
+
+    def __init__(self, name: str, stream: IO[bytes]) -> None:
+        self.name = name
+        self.stream = stream
+        self._rest = b""
+        self.ended = False
+        os.set_blocking(stream.fileno(), False)
+
+    def read(self) -> list[str]:
+        """The lines that have arrived; a last one without an end when the stream has ended."""
+        try:
+            data = os.read(self.stream.fileno(), MAX_LINE)
+        except BlockingIOError:
+            return []
+        if not data:
+            self.ended = True
+            lines, self._rest = ([self._rest] if self._rest else []), b""
+        else:
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            if len(self._rest) > MAX_LINE:
+                lines, self._rest = [*lines, self._rest], b""
+        return [line.decode(errors="replace") for line in lines]

@@ -1,0 +1,48 @@
+"""Frozen, validated settings. Nothing here imports torch."""
+
+from flambeau.config.clusters import Local
+from flambeau.config.code import CodeRef
+from flambeau.config.data import ArrayData, ArrayRef, DataRef, DatasetData, FileData, LoaderData
+from flambeau.config.job import Binding, JobSettings, columns
+from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec, optim
+from flambeau.config.parts import (
+    Checkpoints,
+    Compute,
+    EarlyStopping,
+    Evaluation,
+    Images,
+    Loading,
+    Observe,
+    Recovery,
+)
+from flambeau.config.schedule import Schedule
+from flambeau.config.settings import Settings
+from flambeau.config.strategies import AllReduce
+
+__all__ = [
+    "AllReduce",
+    "ArrayData",
+    "ArrayRef",
+    "Binding",
+    "Checkpoints",
+    "CodeRef",
+    "Compute",
+    "DataRef",
+    "DatasetData",
+    "EarlyStopping",
+    "Evaluation",
+    "FileData",
+    "Images",
+    "JobSettings",
+    "LoaderData",
+    "Loading",
+    "Local",
+    "Observe",
+    "OptimizerSetting",
+    "OptimizerSpec",
+    "Recovery",
+    "Schedule",
+    "Settings",
+    "columns",
+    "optim",
+]

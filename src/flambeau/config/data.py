@@ -1,0 +1,62 @@
+"""Where training data comes from, as a worker can open it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from flambeau.config.code import CodeRef
+from flambeau.config.settings import Settings, nearest
+
+FILE_FORMATS = ("arrow", "cifar10", "cifar100", "csv", "idx", "images", "parquet", "tsv")
+
+
+class FileData(Settings):
+    """Files of a known format; `format=None` is inferred from the names and first bytes."""
+
+    kind: Literal["files"] = "files"
+    path: str | tuple[str, ...]
+    format: str | None = None
+    options: dict[str, Any] = {}
+
+    @field_validator("format")
+    @classmethod
+    def _known(cls, name: str | None) -> str | None:
+        if name is not None and name not in FILE_FORMATS:
+            raise ValueError(f"unknown format; {nearest(name, FILE_FORMATS)}")
+        return name
+
+
+class ArrayRef(Settings):
+    """A column in memory-mapped storage: an inherited file descriptor, or a file."""
+
+    fd: int | None = None
+    path: str | None = None
+    offset: int = 0
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class ArrayData(Settings):
+    """Columns of equal length; `inputs` and `labels` are the column names by position."""
+
+    kind: Literal["arrays"] = "arrays"
+    columns: dict[str, ArrayRef]
+    inputs: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+
+class DatasetData(Settings):
+    """A torch Dataset, map-style or iterable."""
+
+    kind: Literal["dataset"] = "dataset"
+    code: CodeRef
+
+
+class LoaderData(Settings):
+    """A function `f(shard) -> iterable of batches`, called on each worker."""
+
+    kind: Literal["loader"] = "loader"
+    code: CodeRef
+
+
+DataRef = Annotated[FileData | ArrayData | DatasetData | LoaderData, Field(discriminator="kind")]

@@ -1,0 +1,109 @@
+"""A whole job: what was asked, complete, and as plain values."""
+
+import re
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from flambeau.config.clusters import Local
+from flambeau.config.code import CodeRef
+from flambeau.config.data import DataRef
+from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec
+from flambeau.config.parts import (
+    Checkpoints,
+    Compute,
+    EarlyStopping,
+    Evaluation,
+    Images,
+    Loading,
+    Observe,
+    Recovery,
+)
+from flambeau.config.schedule import Schedule
+from flambeau.config.settings import Settings
+from flambeau.config.strategies import AllReduce
+
+Columns = str | tuple[str, ...]
+
+_RANGE = re.compile(r"^(?P<stem>.*?)(?P<first>\d+):(?P=stem)(?P<last>\d+)$")
+
+
+def columns(names: str) -> list[str]:
+    """The column names of a range: `columns("I1:I13")` is `["I1", ..., "I13"]`."""
+    match = _RANGE.match(names)
+    if match is None:
+        raise ValueError(f"{names!r} is not a range of columns such as 'I1:I13'")
+    first, last = int(match["first"]), int(match["last"])
+    if last < first:
+        raise ValueError(f"{names!r} ends before it begins")
+    return [f"{match['stem']}{number}" for number in range(first, last + 1)]
+
+
+def _expand(names: Any) -> Any:
+    """Ranges inside a columns setting, written out."""
+    if isinstance(names, str) and _RANGE.match(names):
+        return tuple(columns(names))
+    if isinstance(names, list | tuple):
+        return tuple(
+            name
+            for item in names
+            for name in (columns(item) if isinstance(item, str) and _RANGE.match(item) else [item])
+        )
+    return names
+
+
+class Binding(Settings):
+    """How columns meet the model."""
+
+    inputs: tuple[str, ...] | dict[str, Columns] | None = None
+    label: str | tuple[str, ...] | dict[str, str] | None = None
+    weight: str | None = None
+    keys: tuple[str, ...] = ()
+    group: str | None = None
+
+    @field_validator("inputs", "label", "keys", mode="before")
+    @classmethod
+    def _ranges(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: _expand(item) for name, item in value.items()}
+        return _expand(value)
+
+
+class JobSettings(Settings):
+    """Everything a worker needs to know about the job; saved as `job.yaml`."""
+
+    model: CodeRef
+    train: DataRef
+    valid: DataRef | None = None
+    binding: Binding = Binding()
+    loss: str | CodeRef | dict[str, str | CodeRef] | None = None
+    step: CodeRef | None = None
+    optimizer: OptimizerSetting = OptimizerSpec()
+    schedule: Schedule | CodeRef = Schedule()
+    metrics: tuple[str, ...] = ()
+    batch_size: int = Field(default=128, ge=1)
+    epochs: int = Field(default=1, ge=1)
+    max_steps: int | None = Field(default=None, ge=1)
+    seed: int = Field(default=0, ge=0)
+    strategy: AllReduce = AllReduce()
+    cluster: Local = Local()
+    compute: Compute = Compute()
+    loading: Loading = Loading()
+    images: Images | None = None
+    checkpoints: Checkpoints = Checkpoints()
+    evaluation: Evaluation = Evaluation()
+    evaluator: bool = False
+    early_stopping: EarlyStopping | None = None
+    observe: Observe = Observe()
+    recovery: Recovery = Recovery()
+    callbacks: tuple[CodeRef, ...] = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> "JobSettings":
+        if self.evaluator and self.valid is None:
+            raise ValueError("evaluator=True needs valid= data to evaluate on")
+        if self.early_stopping is not None and self.valid is None:
+            raise ValueError("early_stopping needs valid= data to watch")
+        if self.evaluator and self.early_stopping is not None:
+            raise ValueError("early_stopping needs the workers to evaluate; leave evaluator out")
+        return self

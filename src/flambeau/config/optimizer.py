@@ -1,0 +1,50 @@
+"""Which optimizer, with which arguments; built on the worker (or the server) that uses it."""
+
+from typing import Any
+
+from pydantic import field_validator
+
+from flambeau.config.code import CodeRef
+from flambeau.config.settings import Settings, nearest
+
+DENSE_OPTIMIZERS = {
+    "adadelta": "Adadelta",
+    "adagrad": "Adagrad",
+    "adam": "Adam",
+    "adamax": "Adamax",
+    "adamw": "AdamW",
+    "asgd": "ASGD",
+    "nadam": "NAdam",
+    "radam": "RAdam",
+    "rmsprop": "RMSprop",
+    "rprop": "Rprop",
+    "sgd": "SGD",
+}
+
+
+class OptimizerSpec(Settings):
+    """An optimizer by name (or import path) and its arguments.
+
+    `groups` maps patterns of parameter names (`"*.bias"`) to arguments that differ for them.
+    """
+
+    name: str = "adam"
+    args: dict[str, Any] = {}
+    groups: dict[str, dict[str, Any]] = {}
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if ":" not in name and name not in DENSE_OPTIMIZERS:
+            raise ValueError(f"unknown optimizer; {nearest(name, DENSE_OPTIMIZERS)}")
+        return name
+
+
+def optim(name: str | type, *, groups: dict[str, dict[str, Any]] | None = None, **args: Any) -> Any:
+    """An optimizer for `fit`: `optim("adam", lr=1e-3)` or `optim(torch.optim.SGD, lr=0.1)`."""
+    if isinstance(name, type):
+        name = f"{name.__module__}:{name.__qualname__}"
+    return OptimizerSpec(name=name, args=args, groups=groups or {})
+
+
+OptimizerSetting = OptimizerSpec | CodeRef | dict[str, OptimizerSpec | CodeRef]

@@ -1,0 +1,79 @@
+"""Pure decisions about failures: which of several was the cause, and whether to try again."""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from flambeau.coordination.protocol import RoleFailed, RoleSpec
+
+
+class Cause(Enum):
+    """Kinds of failure, the likeliest root cause first.
+
+    When one worker dies, the others fail too, because their peer is gone: those are LOST_PEER and
+    never shown if there is anything better.
+    """
+
+    USER_ERROR = 1
+    EXCEPTION = 2
+    DIED = 3
+    SILENT = 4
+    LOST_PEER = 5
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What happened to one role."""
+
+    spec: RoleSpec
+    cause: Cause
+    message: str
+    traceback: str = ""
+    error: str = ""
+
+
+class Verdict(Enum):
+    """What to do about a failure."""
+
+    RESTART = "restart"
+    FAIL = "fail"
+
+
+def of_exception(message: RoleFailed) -> Failure:
+    """The failure of a role that raised."""
+    if message.lost_peer:
+        cause = Cause.LOST_PEER
+    else:
+        cause = Cause.USER_ERROR if message.user_error else Cause.EXCEPTION
+    return Failure(message.spec, cause, message.message, message.traceback, message.error)
+
+
+def of_exit(spec: RoleSpec, code: int) -> Failure:
+    """The failure of a process that ended without a word."""
+    if code < 0:
+        number = signal.Signals(-code)
+        hint = "; out of memory?" if number is signal.SIGKILL else ""
+        how = f"was killed by {number.name}{hint}"
+    else:
+        how = f"exited with code {code}"
+    return Failure(spec, Cause.DIED, f"{spec.name} {how}")
+
+
+def of_silence(spec: RoleSpec, seconds: float) -> Failure:
+    """The failure of a process that stopped answering."""
+    return Failure(
+        spec, Cause.SILENT, f"{spec.name} has not answered for {seconds:.0f} seconds (stopped?)"
+    )
+
+
+def root_cause(failures: Sequence[Failure]) -> Failure:
+    """The one to show."""
+    return min(failures, key=lambda failure: failure.cause.value)
+
+
+def decide(failure: Failure, restarts: int, max_restarts: int) -> Verdict:
+    """Try again, unless it was the user's mistake or has been tried often enough."""
+    if failure.cause is Cause.USER_ERROR or restarts >= max_restarts:
+        return Verdict.FAIL
+    return Verdict.RESTART

@@ -1,0 +1,110 @@
+"""A role's connection to the coordinator: a thread that sends, listens and shows signs of life."""
+
+import os
+import queue
+import threading
+import time
+from typing import Any, final
+
+import zmq
+
+from flambeau.coordination.protocol import (
+    CODEC,
+    Begin,
+    Heartbeat,
+    Messages,
+    Report,
+    RoleJoined,
+    RoleSpec,
+    Stop,
+)
+from flambeau.errors import RequestTimeoutError
+from flambeau.messaging import Client
+
+HEARTBEAT_SECONDS = 1.0
+
+
+@final
+class Link:
+    """Talks to the coordinator on behalf of one role. Its methods may be called by any thread."""
+
+    def __init__(self, address: str, secret: bytes, joined: RoleJoined) -> None:
+        self._address, self._secret, self._joined = address, secret, joined
+        self._outbox: queue.SimpleQueue[Messages] = queue.SimpleQueue()
+        self._wake_read, self._wake_write = os.pipe()
+        self._begin: Begin | None = None
+        self._begun = threading.Event()
+        self._stop = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="flambeau-link", daemon=True)
+        self._thread.start()
+
+    @property
+    def spec(self) -> RoleSpec:
+        """Which role this is."""
+        return self._joined.spec
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether the coordinator asked to save and end."""
+        return self._stop.is_set()
+
+    def wait_for_stop(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds for the coordinator's stop."""
+        return self._stop.wait(timeout)
+
+    def wait_until_all_joined(self, timeout: float = 600.0) -> Begin:
+        """Block until every worker is there."""
+        if not self._begun.wait(timeout):
+            raise RequestTimeoutError(
+                f"the other workers did not join within {timeout:.0f} s; the coordinator is at "
+                f"{self._address}"
+            )
+        assert self._begin is not None
+        return self._begin
+
+    def send(self, message: Messages) -> None:
+        """Queue a message to the coordinator."""
+        self._outbox.put(message)
+        os.write(self._wake_write, b"\0")
+
+    def report(self, kind: str, **fields: Any) -> None:
+        """Tell the observers of the job that something happened."""
+        self.send(Report(self.spec, kind, fields))
+
+    def close(self) -> None:
+        """Send what is queued and end."""
+        self._closing = True
+        os.write(self._wake_write, b"\0")
+        self._thread.join(timeout=10)
+
+    def _run(self) -> None:
+        client = Client(CODEC, self._secret, self._address)
+        client.send(self._joined)
+        poller = zmq.Poller()
+        poller.register(client.socket, zmq.POLLIN)
+        poller.register(self._wake_read, zmq.POLLIN)
+        beat = 0.0
+        while not (self._closing and self._outbox.empty()):
+            if time.monotonic() >= beat:
+                client.send(Heartbeat(self.spec))
+                beat = time.monotonic() + HEARTBEAT_SECONDS
+            ready = dict(poller.poll(max(0, int((beat - time.monotonic()) * 1000) + 1)))
+            if self._wake_read in ready:
+                os.read(self._wake_read, 4096)
+            while not self._outbox.empty():
+                client.send(self._outbox.get())
+            if client.socket in ready:
+                self._hear(client)
+        client.close()
+
+    def _hear(self, client: Client[Messages]) -> None:
+        received = client.receive(0)
+        if received is None:
+            return
+        message, _ = received
+        if isinstance(message, Begin):
+            self._begin = message
+            self._begun.set()
+        elif isinstance(message, Stop):
+            self._stop.set()

@@ -1,0 +1,76 @@
+"""Who takes part in a generation, and who has fallen silent."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from flambeau.coordination.protocol import RoleJoined, RoleSpec
+
+
+@dataclass
+class Member:
+    """A role of the current generation, as the coordinator knows it."""
+
+    spec: RoleSpec
+    started: float
+    last_seen: float
+    peer: bytes | None = None
+    joined: RoleJoined | None = None
+    exited: bool = False
+    done: bool = False
+
+
+class Membership:
+    """The roles of one generation. Times are seconds of a monotonic clock, given by the caller."""
+
+    def __init__(self, specs: Iterable[RoleSpec], now: float) -> None:
+        self._members = {spec: Member(spec, started=now, last_seen=now) for spec in specs}
+
+    def __getitem__(self, spec: RoleSpec) -> Member:
+        return self._members[spec]
+
+    def __contains__(self, spec: RoleSpec) -> bool:
+        return spec in self._members
+
+    def all(self) -> list[Member]:
+        """Every member, by rank."""
+        return list(self._members.values())
+
+    def group(self) -> list[Member]:
+        """The members with a rank: workers, not the evaluator."""
+        return [member for member in self.all() if member.spec.role.in_group]
+
+    def joined(self, peer: bytes, message: RoleJoined, now: float) -> None:
+        """Note that a role is up and where it can be reached."""
+        member = self._members[message.spec]
+        member.peer, member.joined, member.last_seen = peer, message, now
+
+    def seen(self, spec: RoleSpec, now: float) -> None:
+        """Note a sign of life."""
+        self._members[spec].last_seen = now
+
+    def complete(self) -> bool:
+        """Whether every role with a rank has joined."""
+        return all(member.joined for member in self.group())
+
+    def store(self) -> tuple[str, int]:
+        """Where rank 0 serves the rendezvous."""
+        first = next(member for member in self.group() if member.spec.rank == 0)
+        assert first.joined is not None
+        assert first.joined.store is not None
+        return first.joined.store
+
+    def silent(self, now: float, timeout: float) -> list[Member]:
+        """Members that should be alive and have not been heard of for `timeout` seconds."""
+        return [
+            member
+            for member in self.all()
+            if not member.exited and now - member.last_seen > timeout
+        ]
+
+    def all_exited(self) -> bool:
+        """Whether no process of this generation is left."""
+        return all(member.exited for member in self.all())
+
+    def group_done(self) -> bool:
+        """Whether all workers have said that they are finished."""
+        return all(member.done for member in self.group())

@@ -1,0 +1,155 @@
+"""Who trains on what, when: pure functions of seed, epoch and number of workers.
+
+Both plans give every worker the same number of steps. A worker's rows of the last step may be
+fewer, or none; its gradient is then weighted by `share(...)`.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from flambeau.coordination.permutation import Permutation
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class DataPlan(Protocol):
+    """What the training loop asks of a plan."""
+
+    def steps(self, start: int = 0) -> int:
+        """Steps of an epoch that begins at row `start` of the whole."""
+
+    def rows(self, step: int, worker: int, start: int = 0) -> int:
+        """How many rows `worker` has at `step`."""
+
+    def all_rows(self, step: int, start: int = 0) -> int:
+        """How many rows all workers together have at `step`."""
+
+
+@dataclass(frozen=True)
+class IndexedPlan:
+    """Rows by number, in one global order that does not depend on the number of workers.
+
+    Step t takes the next `batch_size * workers` rows of that order and cuts them into equal
+    pieces, so N workers see at each step what one worker with the N-fold batch would see.
+    """
+
+    total: int
+    batch_size: int
+    workers: int
+    seed: int
+    shuffle: bool = True
+    drop_last: bool = False
+
+    def steps(self, start: int = 0) -> int:
+        """Steps of an epoch that begins at row `start` of the order."""
+        remaining = self.total - start
+        return remaining // self._whole if self.drop_last else -(-remaining // self._whole)
+
+    def all_rows(self, step: int, start: int = 0) -> int:
+        """How many rows all workers together have at `step`."""
+        return max(0, min(self._whole, self.total - start - step * self._whole))
+
+    def rows(self, step: int, worker: int, start: int = 0) -> int:
+        """How many rows `worker` has at `step`."""
+        first, last = self._bounds(step, worker, start)
+        return last - first
+
+    def indices(self, epoch: int, step: int, worker: int, start: int = 0) -> Rows:
+        """The row numbers of `worker` at `step` of `epoch`."""
+        first, last = self._bounds(step, worker, start)
+        positions = np.arange(first, last, dtype=np.int64)
+        return self._order(epoch)(positions) if self.shuffle else positions
+
+    def indices_of_steps(
+        self, epoch: int, first: int, last: int, worker: int, start: int = 0
+    ) -> list[Rows]:
+        """The row numbers of several steps at once: much cheaper than one by one."""
+        bounds = [self._bounds(step, worker, start) for step in range(first, last)]
+        positions = np.concatenate([np.arange(a, b, dtype=np.int64) for a, b in bounds])
+        rows = self._order(epoch)(positions) if self.shuffle else positions
+        return np.split(rows, np.cumsum([b - a for a, b in bounds])[:-1])
+
+    def _bounds(self, step: int, worker: int, start: int) -> tuple[int, int]:
+        rows = self.all_rows(step, start)
+        base = start + step * self._whole
+        return base + rows * worker // self.workers, base + rows * (worker + 1) // self.workers
+
+    def _order(self, epoch: int) -> Permutation:
+        return Permutation(self.total, seed=self.seed, stream=epoch)
+
+    @property
+    def _whole(self) -> int:
+        return self.batch_size * self.workers
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows `start` to `stop` of shard number `shard`."""
+
+    shard: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class StreamedPlan:
+    """Shards that are read in sequence: in random order, cut so that all workers have as many rows.
+
+    Every worker reads one contiguous part of the shards' random order, so only the shards at a
+    cut are opened twice.
+    """
+
+    shard_rows: tuple[int, ...]
+    batch_size: int
+    workers: int
+    seed: int
+    shuffle: bool = True
+    drop_last: bool = False
+
+    @cached_property
+    def total(self) -> int:
+        """All rows."""
+        return sum(self.shard_rows)
+
+    def steps(self, start: int = 0) -> int:
+        """Steps of an epoch; only whole epochs can be planned (`start` is 0)."""
+        assert start == 0
+        counts = [self._worker_rows(worker) for worker in range(self.workers)]
+        if self.drop_last:
+            return min(counts) // self.batch_size
+        return -(-max(counts) // self.batch_size)
+
+    def rows(self, step: int, worker: int, start: int = 0) -> int:
+        """How many rows `worker` has at `step`."""
+        assert start == 0
+        done = step * self.batch_size
+        return max(0, min(self.batch_size, self._worker_rows(worker) - done))
+
+    def all_rows(self, step: int, start: int = 0) -> int:
+        """How many rows all workers together have at `step`."""
+        return sum(self.rows(step, worker, start) for worker in range(self.workers))
+
+    def pieces(self, epoch: int, worker: int) -> list[Piece]:
+        """What `worker` reads in `epoch`, in this order."""
+        order = np.arange(len(self.shard_rows))
+        if self.shuffle:
+            np.random.default_rng([self.seed, epoch]).shuffle(order)
+        first, last = self._bounds(worker)
+        pieces, position = [], 0
+        for shard in order.tolist():
+            rows = self.shard_rows[shard]
+            start, stop = max(first - position, 0), min(last - position, rows)
+            if start < stop:
+                pieces.append(Piece(shard, start, stop))
+            position += rows
+        return pieces
+
+    def _worker_rows(self, worker: int) -> int:
+        first, last = self._bounds(worker)
+        return last - first
+
+    def _bounds(self, worker: int) -> tuple[int, int]:
+        return self.total * worker // self.workers, self.total * (worker + 1) // self.workers

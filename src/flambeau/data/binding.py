@@ -1,0 +1,265 @@
+"""How columns meet the model: one rule, the same in training, evaluation and prediction."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from flambeau.config import Binding
+from flambeau.data.batch import Batch, Column
+from flambeau.errors import DataError, ModelError
+
+STACKED = "inputs"
+
+Label = Tensor | dict[str, Tensor] | None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a source says of its columns. `positional` and `labels` are set for unnamed data."""
+
+    columns: tuple[str, ...]
+    positional: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+
+@final
+class Binder:
+    """Gives the model its arguments, and the loss its label and weight, from a batch.
+
+    `dtype` is that of the model's weights: floating-point inputs are brought to it.
+    """
+
+    def __init__(
+        self,
+        settings: Binding,
+        forward: Callable[..., Any],
+        shape: Shape,
+        dtype: torch.dtype = torch.float32,
+        *,
+        whole_batch: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._dtype = dtype
+        self._shape = shape
+        parameters = _parameters(forward)
+        self._batch_parameter = _batch_parameter(parameters)
+        self._positional, self._named = self._bind(parameters)
+        self._label = self._label_columns()
+        for name in self._used():
+            self._check(name)
+        self.stacks = self._stacks()
+        wants_all = whole_batch or self._batch_parameter is not None
+        #: The columns to read: those that are used, or all.
+        self.columns = shape.columns if wants_all else tuple(dict.fromkeys(self._used()))
+
+    def assemble(self, batch: Batch) -> Batch:
+        """The batch with its input columns stacked and in the model's precision.
+
+        Done once for a large block of rows, before it is cut into batches.
+        """
+        columns: dict[str, Column] = dict(batch.columns)
+        for name, members in self.stacks.items():
+            columns[name] = self._stack([_tensor(batch, member) for member in members])
+        for name in self._single_inputs():
+            columns[name] = self._convert(_tensor(batch, name))
+        stacked = {member for members in self.stacks.values() for member in members}
+        for member in stacked - set(self.stacks) - self._other_uses():
+            if self.columns != self._shape.columns:
+                del columns[member]
+        return Batch(columns, batch.size, batch.epoch, batch.index)
+
+    def arguments(self, batch: Batch) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and named arguments for `forward`."""
+        named: dict[str, Any] = {name: batch[column] for name, column in self._named.items()}
+        if self._batch_parameter is not None:
+            named[self._batch_parameter] = batch
+        return [batch[column] for column in self._positional], named
+
+    def label(self, batch: Batch) -> Label:
+        """The label: one tensor, `[rows, labels]` for a list, or a dict by task."""
+        label = self._label
+        if label is None:
+            return None
+        if isinstance(label, dict):
+            return {task: _tensor(batch, column) for task, column in label.items()}
+        if isinstance(label, str):
+            return _tensor(batch, label)
+        return torch.stack([_tensor(batch, column) for column in label], dim=1)
+
+    def weight(self, batch: Batch) -> Tensor | None:
+        """The weight of each row, if the job has one."""
+        name = self._settings.weight
+        return None if name is None else _tensor(batch, name)
+
+    def group(self, batch: Batch) -> Column | None:
+        """The group of each row, for grouped metrics."""
+        name = self._settings.group
+        return None if name is None else batch[name]
+
+    def label_columns(self) -> tuple[str, ...]:
+        """The label's columns; these may hold nulls, which mask a row for that task."""
+        label = self._label
+        if label is None:
+            return ()
+        if isinstance(label, str):
+            return (label,)
+        return tuple(label.values()) if isinstance(label, dict) else label
+
+    def _bind(
+        self, parameters: Mapping[str, inspect.Parameter]
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Positional columns and `{parameter: column}`."""
+        inputs = self._settings.inputs
+        if isinstance(inputs, dict):
+            return (), self._bind_given(inputs, parameters)
+        if inputs is not None:
+            return (STACKED,), {}
+        if self._shape.positional:
+            return self._bind_by_position(parameters), {}
+        return (), self._bind_by_name(parameters)
+
+    def _bind_given(
+        self, inputs: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]
+    ) -> dict[str, str]:
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        unknown = [name for name in inputs if name not in parameters and not takes_any]
+        if unknown:
+            raise ModelError(
+                f"inputs= names {_quoted(unknown)}, but forward() has {_quoted(parameters)}"
+            )
+        return {
+            name: name if not isinstance(columns, str) else columns
+            for name, columns in inputs.items()
+        }
+
+    def _bind_by_position(self, parameters: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
+        columns = self._shape.positional
+        takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
+        room = [name for name in parameters if name != self._batch_parameter]
+        required = [
+            name
+            for name in room
+            if parameters[name].default is inspect.Parameter.empty
+            and parameters[name].kind not in _VARIADIC
+        ]
+        if self._batch_parameter is not None and not room:
+            return ()
+        if not takes_any and not len(required) <= len(columns) <= len(room):
+            raise ModelError(
+                f"the data has {len(columns)} input column(s) ({_quoted(columns)}), but forward() "
+                f"takes {_quoted(room)}; name them with inputs={{parameter: column}}"
+            )
+        return columns
+
+    def _bind_by_name(self, parameters: Mapping[str, inspect.Parameter]) -> dict[str, str]:
+        bound = {name: name for name in parameters if name in self._shape.columns}
+        for name, parameter in parameters.items():
+            optional = parameter.default is not parameter.empty or parameter.kind in _VARIADIC
+            if name not in bound and not optional and name != self._batch_parameter:
+                raise ModelError(
+                    f"forward() needs '{name}', and no column has that name; the data has "
+                    f"{_quoted(self._shape.columns)}. Use inputs={{'{name}': column}}"
+                )
+        return bound
+
+    def _label_columns(self) -> str | tuple[str, ...] | dict[str, str] | None:
+        if self._settings.label is not None or not self._shape.labels:
+            return self._settings.label
+        labels = self._shape.labels
+        return labels[0] if len(labels) == 1 else labels
+
+    def _stacks(self) -> dict[str, tuple[str, ...]]:
+        inputs = self._settings.inputs
+        if inputs is None:
+            return {}
+        named = inputs if isinstance(inputs, dict) else {STACKED: inputs}
+        stacks = {name: columns for name, columns in named.items() if not isinstance(columns, str)}
+        clash = set(stacks) & (self._other_uses() | set(self._single_inputs()))
+        if clash:
+            raise ModelError(f"{_quoted(clash)} is both a column in use and a stacked input")
+        return stacks
+
+    def _single_inputs(self) -> list[str]:
+        inputs = self._settings.inputs
+        if isinstance(inputs, dict):
+            return [columns for columns in inputs.values() if isinstance(columns, str)]
+        return [] if inputs is not None else [*self._positional, *self._named.values()]
+
+    def _other_uses(self) -> set[str]:
+        settings = self._settings
+        names = {*self.label_columns(), *settings.keys, settings.weight, settings.group}
+        return {name for name in names if name is not None}
+
+    def _used(self) -> list[str]:
+        inputs = self._settings.inputs
+        groups = inputs.values() if isinstance(inputs, dict) else [inputs] if inputs else []
+        stacked = [name for group in groups if not isinstance(group, str) for name in group]
+        rest = [name for name in (self._settings.weight, self._settings.group) if name is not None]
+        return [
+            *self._single_inputs(),
+            *stacked,
+            *self.label_columns(),
+            *self._settings.keys,
+            *rest,
+        ]
+
+    def _check(self, name: str) -> None:
+        if name not in self._shape.columns:
+            raise DataError(
+                f"there is no column '{name}'; the data has {_quoted(self._shape.columns)}"
+            )
+
+    def _stack(self, members: Sequence[Tensor]) -> Tensor:
+        floating = any(member.is_floating_point() for member in members)
+        dtype = self._dtype if floating else torch.int64
+        rows = members[0].shape[0]
+        width = sum(1 if member.dim() == 1 else member.shape[1] for member in members)
+        out = torch.empty((rows, width), dtype=dtype)
+        position = 0
+        for member in members:
+            block = member.unsqueeze(1) if member.dim() == 1 else member
+            out[:, position : position + block.shape[1]] = block
+            position += block.shape[1]
+        return out
+
+    def _convert(self, value: Tensor) -> Tensor:
+        return value.to(self._dtype) if value.is_floating_point() else value
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _parameters(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(forward).parameters)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"forward() has no signature that can be read: {error}") from None
+
+
+def _batch_parameter(parameters: Mapping[str, inspect.Parameter]) -> str | None:
+    """The parameter annotated `Batch`, also when annotations are strings."""
+    for name, parameter in parameters.items():
+        annotation = parameter.annotation
+        if annotation is Batch or (
+            isinstance(annotation, str) and annotation.rsplit(".", 1)[-1] == "Batch"
+        ):
+            return name
+    return None
+
+
+def _tensor(batch: Batch, name: str) -> Tensor:
+    column = batch[name]
+    if not isinstance(column, Tensor):
+        raise DataError(
+            f"column '{name}' holds text, not numbers; leave it out of inputs= and label= "
+            "(keys= may name it)"
+        )
+    return column
+
+
+def _quoted(names: Any) -> str:
+    return ", ".join(f"'{name}'" for name in names)

@@ -1,0 +1,310 @@
+"""From a source and a plan to the batches of one worker, step by step."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import numpy as np
+import torch
+
+from flambeau.config import Loading
+from flambeau.data.arrow_columns import to_columns
+from flambeau.data.batch import Batch, concatenate
+from flambeau.data.binding import Binder
+from flambeau.data.read_ahead import ReadAhead
+from flambeau.data.source import IndexedSource, IterableSource, Share, Source, StreamedSource
+
+Transform = Callable[[Batch], Batch]
+
+#: Row numbers are computed for this many steps at a time.
+PLAN_AHEAD = 64
+
+
+@dataclass(frozen=True)
+class StepRows:
+    """One step of one worker: its batch (None: no rows left) and the rows of all workers.
+
+    `all_rows` is None when only the workers together can know it.
+    """
+
+    batch: Batch | None
+    all_rows: int | None
+
+
+class IndexedPlanLike(Protocol):
+    """What is asked of a plan for rows by number."""
+
+    def steps(self, start: int = 0) -> int: ...
+    def all_rows(self, step: int, start: int = 0) -> int: ...
+    def indices_of_steps(
+        self, epoch: int, first: int, last: int, worker: int, start: int = 0
+    ) -> list[np.ndarray]: ...
+
+
+class PieceLike(Protocol):
+    """A range of rows of a shard."""
+
+    @property
+    def shard(self) -> int: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def stop(self) -> int: ...
+
+
+class StreamedPlanLike(Protocol):
+    """What is asked of a plan for shards."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def shuffle(self) -> bool: ...
+    @property
+    def batch_size(self) -> int: ...
+    def steps(self, start: int = 0) -> int: ...
+    def all_rows(self, step: int, start: int = 0) -> int: ...
+    def pieces(self, epoch: int, worker: int) -> Sequence[PieceLike]: ...
+
+
+class Loader(ABC):
+    """The batches of one worker."""
+
+    def __init__(self, binder: Binder, transform: Transform | None, read_ahead: int) -> None:
+        self._binder = binder
+        self._transform = transform
+        self._read_ahead = read_ahead
+
+    def epoch(self, epoch: int, first: int = 0, start: int = 0) -> ReadAhead[StepRows]:
+        """The steps of an epoch from step `first`; the epoch begins at row `start`."""
+        return ReadAhead(self._prepared(epoch, first, start), self._read_ahead)
+
+    @abstractmethod
+    def steps(self, start: int = 0) -> int | None:
+        """Steps of an epoch, if they can be known."""
+
+    @abstractmethod
+    def _read(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
+        """The steps, assembled but not transformed."""
+
+    def _prepared(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
+        for index, step in enumerate(self._read(epoch, first, start), start=first):
+            batch = step.batch
+            if batch is not None:
+                batch = batch.at(epoch, index)
+                if self._transform is not None:
+                    batch = self._transform(batch)
+            yield StepRows(batch, step.all_rows)
+
+
+@final
+class IndexedLoader(Loader):
+    """Batches of rows by number, from memory or by processes that run the Dataset's code."""
+
+    def __init__(
+        self,
+        source: IndexedSource,
+        plan: IndexedPlanLike,
+        worker: int,
+        binder: Binder,
+        transform: Transform | None,
+        loading: Loading,
+        processes: int,
+    ) -> None:
+        super().__init__(binder, transform, loading.read_ahead)
+        self._source, self._plan, self._worker = source, plan, worker
+        self._processes = processes
+
+    def steps(self, start: int = 0) -> int:
+        """Steps of an epoch."""
+        return self._plan.steps(start)
+
+    def _read(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
+        batches = self._batches(self._indices(epoch, first, start))
+        for step in range(first, self.steps(start)):
+            batch = next(batches)
+            rows = self._plan.all_rows(step, start)
+            yield StepRows(self._binder.assemble(batch) if batch is not None else None, rows)
+
+    def _indices(self, epoch: int, first: int, start: int) -> Iterator[np.ndarray]:
+        total = self.steps(start)
+        for begin in range(first, total, PLAN_AHEAD):
+            end = min(begin + PLAN_AHEAD, total)
+            yield from self._plan.indices_of_steps(epoch, begin, end, self._worker, start)
+
+    def _batches(self, indices: Iterator[np.ndarray]) -> Iterator[Batch | None]:
+        take = _Take(self._source, self._binder.columns)
+        if not self._processes:
+            return map(take, indices)
+        # The sampler must be cheap to iterate in the parent: it is the plan itself.
+        return iter(
+            torch.utils.data.DataLoader(
+                take,
+                sampler=_Sampler(indices),
+                collate_fn=_as_it_is,  # type: ignore[arg-type]
+                batch_size=None,
+                num_workers=self._processes,
+                prefetch_factor=2,
+            )
+        )
+
+
+def _as_it_is(batch: Batch | None) -> Batch | None:
+    return batch
+
+
+class _Sampler:
+    """Makes an iterator of row numbers look like a sampler."""
+
+    def __init__(self, indices: Iterator[np.ndarray]) -> None:
+        self._indices = indices
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return self._indices
+
+
+class _Take(torch.utils.data.Dataset[Any]):
+    """A dataset whose items are whole batches, given their row numbers."""
+
+    def __init__(self, source: IndexedSource, columns: Sequence[str]) -> None:
+        self._source, self._columns = source, columns
+
+    def __call__(self, rows: np.ndarray) -> Batch | None:
+        return self._source.take(rows, self._columns) if len(rows) else None
+
+    def __getitem__(self, rows: Any) -> Batch | None:
+        return self(rows)
+
+
+@final
+class StreamedLoader(Loader):
+    """Batches of shards that are read in sequence and mixed in windows of rows."""
+
+    def __init__(
+        self,
+        source: StreamedSource,
+        plan: StreamedPlanLike,
+        worker: int,
+        binder: Binder,
+        transform: Transform | None,
+        loading: Loading,
+    ) -> None:
+        super().__init__(binder, transform, loading.read_ahead)
+        self._source, self._plan, self._worker = source, plan, worker
+        self._shards = source.shards()
+        self._nullable = frozenset(binder.label_columns())
+        # A whole number of batches, so that where a window begins follows from the step alone.
+        self._window = plan.batch_size * max(1, loading.shuffle_rows // plan.batch_size)
+
+    def steps(self, start: int = 0) -> int:
+        """Steps of an epoch."""
+        return self._plan.steps(start)
+
+    def _read(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
+        size = self._plan.batch_size
+        read = self._shuffled if self._plan.shuffle else self._in_order
+        batches = read(epoch, first)
+        for step in range(first, self.steps(start)):
+            batch = next(batches, None)
+            assert batch is None or batch.size <= size
+            yield StepRows(batch, self._plan.all_rows(step, start))
+
+    def _in_order(self, epoch: int, first: int) -> Iterator[Batch]:
+        size = self._plan.batch_size
+        return cut(self._blocks(epoch, first * size), size)
+
+    def _shuffled(self, epoch: int, first: int) -> Iterator[Batch]:
+        size = self._plan.batch_size
+        window_number, skip = divmod(first * size, self._window)
+        blocks = self._blocks(epoch, window_number * self._window)
+        for number, window in enumerate(cut(blocks, self._window), start=window_number):
+            key = [self._plan.seed, epoch, self._worker, number]
+            order = np.random.default_rng(key).permutation(window.size)
+            mixed = window.take(torch.from_numpy(order))
+            for begin in range(skip, mixed.size, size):
+                yield mixed.slice(begin, min(begin + size, mixed.size))
+            skip = 0
+
+    def _blocks(self, epoch: int, skip: int) -> Iterator[Batch]:
+        """The worker's rows in the plan's order, from row `skip`, in blocks as they are read."""
+        for piece in self._plan.pieces(epoch, self._worker):
+            rows = piece.stop - piece.start
+            if skip >= rows:
+                skip -= rows
+                continue
+            shard = self._shards[piece.shard]
+            start, skip = piece.start + skip, 0
+            for records in self._source.read(shard, self._binder.columns, start, piece.stop):
+                block = Batch(to_columns(records, self._nullable), records.num_rows)
+                yield self._binder.assemble(block)
+
+
+@final
+class IterableLoader(Loader):
+    """Batches from the user's own iterator. To go on in an epoch, it is read from its start."""
+
+    def __init__(
+        self,
+        source: IterableSource,
+        share: Callable[[int], Share],
+        batch_size: int,
+        binder: Binder,
+        transform: Transform | None,
+        loading: Loading,
+    ) -> None:
+        super().__init__(binder, transform, loading.read_ahead)
+        self._source, self._share, self._batch_size = source, share, batch_size
+
+    def steps(self, start: int = 0) -> None:
+        """Not known before the iterator has ended."""
+        return
+
+    def _read(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
+        batches = self._source.batches(self._share(epoch), self._batch_size)
+        for index, batch in enumerate(batches):
+            if index >= first:
+                yield StepRows(self._binder.assemble(batch), None)
+
+
+def cut(blocks: Iterator[Batch], size: int) -> Iterator[Batch]:
+    """The same rows in batches of `size`; views where a batch lies within one block."""
+    waiting: list[Batch] = []
+    rows = 0
+    for block in blocks:
+        position = 0
+        if waiting:
+            position = min(size - rows, block.size)
+            waiting.append(block.slice(0, position))
+            rows += position
+            if rows < size:
+                continue
+            yield concatenate(waiting)
+            waiting, rows = [], 0
+        while block.size - position >= size:
+            yield block.slice(position, position + size)
+            position += size
+        if position < block.size:
+            waiting, rows = [block.slice(position, block.size)], block.size - position
+    if waiting:
+        yield concatenate(waiting)
+
+
+def in_order(source: Source, binder: Binder, batch_size: int) -> Iterator[Batch]:
+    """All rows of a source in their own order, for one process that evaluates or predicts."""
+    if isinstance(source, IterableSource):
+        return map(binder.assemble, source.batches(Share(0, 1, 0, 0), batch_size))
+    if isinstance(source, IndexedSource):
+        return _indexed_in_order(source, binder, batch_size)
+    nullable = frozenset(binder.label_columns())
+    blocks = (
+        binder.assemble(Batch(to_columns(records, nullable), records.num_rows))
+        for shard in source.shards()
+        for records in source.read(shard, binder.columns)
+    )
+    return cut(blocks, batch_size)
+
+
+def _indexed_in_order(source: IndexedSource, binder: Binder, batch_size: int) -> Iterator[Batch]:
+    for start in range(0, len(source), batch_size):
+        rows = np.arange(start, min(start + batch_size, len(source)))
+        yield binder.assemble(source.take(rows, binder.columns))

@@ -1,0 +1,91 @@
+"""The seam between a format and the loader.
+
+There are three kinds of data, by what can be asked of them:
+
+- an `IndexedSource` gives any rows by number (arrays, image files, a map-style Dataset);
+- a `StreamedSource` has shards that are read from their start (Parquet, CSV, Arrow);
+- an `IterableSource` is whatever the user's own iterator yields.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from flambeau.data.batch import Batch
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A part of a streamed source that is read from its start: a row group, a byte range."""
+
+    path: str
+    part: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which part of the data a worker's own iterator should give: the `index`-th of `count`."""
+
+    index: int
+    count: int
+    epoch: int
+    seed: int
+
+
+class IndexedSource(ABC):
+    """Rows by number."""
+
+    #: Column names that fill the parameters of `forward` by position, and those that are labels,
+    #: when the job does not name any (array data). Empty for data with real column names.
+    positional: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The names of all columns."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    @abstractmethod
+    def take(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> Batch:
+        """The given rows (int64 numbers), in that order; all columns when none are named."""
+
+
+class StreamedSource(ABC):
+    """Shards of Arrow batches."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns and their types, known without reading rows."""
+
+    @abstractmethod
+    def shards(self) -> Sequence[Shard]:
+        """All shards with their exact numbers of rows; the same list on every worker."""
+
+    @abstractmethod
+    def read(
+        self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows `start` to `stop` of a shard in order, in record batches of bounded size."""
+
+
+class IterableSource(ABC):
+    """Batches (or items) from the user's own iterator."""
+
+    positional: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    @abstractmethod
+    def batches(self, share: Share, batch_size: int) -> Iterator[Batch]:
+        """This worker's batches of one epoch."""
+
+
+Source = IndexedSource | StreamedSource | IterableSource

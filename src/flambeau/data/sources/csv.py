@@ -1,0 +1,197 @@
+"""CSV and TSV files; a shard is a range of lines."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import final
+
+import pyarrow as pa
+from pyarrow import csv
+
+from flambeau.data.source import Shard, StreamedSource
+from flambeau.data.sources import csv_lines
+from flambeau.data.sources.paths import Paths, find_files, reading
+from flambeau.data.sources.record_batches import rows_between
+from flambeau.data.sources.schemas import require_same_schema, require_unique_names
+from flambeau.errors import DataError
+
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_ROW = re.compile(r"Row #(\d+): ")
+_CONVERSION = "CSV conversion error"
+_COLUMN = re.compile(r"In CSV column #(\d+): ")
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Some lines of a file: from byte `start` to `stop` (None: the end of a packed file)."""
+
+    path: str
+    names: tuple[str, ...]
+    start: int
+    stop: int | None
+
+    def open(self) -> pa.NativeFile:
+        if self.stop is None:
+            stream = pa.input_stream(self.path, compression="gzip")
+            stream.read(self.start)
+            return stream
+        mapped = pa.memory_map(self.path).read_buffer()
+        return pa.BufferReader(mapped.slice(self.start, self.stop - self.start))
+
+
+@final
+class CsvSource(StreamedSource):
+    """Rows of delimited text, parsed by Arrow.
+
+    The first line has the column names, unless `names` gives them. Types are inferred from the
+    first rows of the first file and hold for all; `types` (`{"price": "float64"}`) overrides
+    them. Plain files are cut at line ends into shards of about `shard_bytes`.
+    """
+
+    def __init__(
+        self,
+        path: Paths,
+        *,
+        delimiter: str = ",",
+        names: Sequence[str] | None = None,
+        types: Mapping[str, str] | None = None,
+        shard_bytes: int = 64 << 20,
+    ) -> None:
+        self._delimiter = delimiter
+        self._shard_bytes = shard_bytes
+        self._lines = [
+            lines for file in find_files(path, SUFFIXES) for lines in self._cut(file, names)
+        ]
+        if not self._lines:
+            raise DataError(f"{path} has a line of column names but no rows")
+        self._shards: list[Shard] = []
+        self._schema = self._infer(self._lines[0], types or {})
+        for lines in self._lines[1:]:
+            self._require_same_names(lines)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def shards(self) -> Sequence[Shard]:
+        if not self._shards:
+            shards = (Shard(x.path, n, self._count(x)) for n, x in enumerate(self._lines))
+            self._shards = [shard for shard in shards if shard.rows]
+        if not self._shards:
+            raise DataError(f"{self._lines[0].path} has no rows, only blank lines")
+        return self._shards
+
+    def read(
+        self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        lines = self._lines[shard.part]
+        with self._explained(lines):
+            yield from rows_between(self._parse(lines, columns, self._types()), start, stop)
+
+    def _cut(self, path: str, names: Sequence[str] | None) -> list[_Lines]:
+        start = 0
+        if names is None:
+            with reading(path, "CSV"):
+                names, start = self._header(path)
+        require_unique_names(list(names), path)
+        if csv_lines.is_packed(path):
+            return [_Lines(path, tuple(names), start, None)]
+        ranges = csv_lines.line_ranges(path, start, self._shard_bytes)
+        return [_Lines(path, tuple(names), first, last) for first, last in ranges]
+
+    def _header(self, path: str) -> tuple[list[str], int]:
+        line, end = csv_lines.header_line(path)
+        return csv.open_csv(pa.BufferReader(line), parse_options=self._format()).schema.names, end
+
+    def _infer(self, lines: _Lines, types: Mapping[str, str]) -> pa.Schema:
+        given = {name: _type(name, kind, lines) for name, kind in types.items()}
+        with self._explained(lines):
+            schema = self._parse(lines, lines.names, given).schema
+        # A column without any value so far will most likely hold numbers.
+        return pa.schema(
+            pa.field(field.name, pa.float64() if pa.types.is_null(field.type) else field.type)
+            for field in schema
+        )
+
+    def _require_same_names(self, lines: _Lines) -> None:
+        found = pa.schema((name, self._types().get(name, pa.null())) for name in lines.names)
+        require_same_schema(self._schema, self._lines[0].path, found, lines.path)
+
+    def _count(self, lines: _Lines) -> int:
+        with reading(lines.path, "CSV"):
+            counted = csv_lines.count_rows(lines.open(), lines.path)
+        if counted.quoted:
+            self._require_rows_are_lines(lines, counted)
+        return counted.rows
+
+    def _require_rows_are_lines(self, lines: _Lines, counted: csv_lines.Counted) -> None:
+        """Raise `DataError` unless the parser, which knows quotes, also sees a row in each line."""
+        name = lines.names[0]
+        with self._explained(lines):
+            parsed = self._parse(lines, [name], {name: pa.string()})
+            found = sum(batch.num_rows for batch in parsed)
+        if found != counted.rows or csv_lines.ends_in_quotes(counted.last, self._delimiter):
+            self._refuse_open_quote(lines)
+            raise DataError(
+                f"{lines.path}: {counted.rows} lines are {found} rows: check its quotes"
+            )
+
+    @contextmanager
+    def _explained(self, lines: _Lines) -> Iterator[None]:
+        """Turn what the parser raises into a `DataError` with file, line and column name."""
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, pa.ArrowInvalid) and _CONVERSION not in str(error):
+                self._refuse_open_quote(lines)
+            raise DataError(_message(lines, str(error))) from error
+
+    def _refuse_open_quote(self, lines: _Lines) -> None:
+        row = csv_lines.first_open_quote(lines.path, lines.start, lines.stop, self._delimiter)
+        if row is not None:
+            line = csv_lines.line_of_row(lines.path, lines.start, row)
+            raise DataError(
+                f"{lines.path} line {line}: a quoted value goes on in the next line, which is not "
+                f"supported: remove line ends inside values, or convert the file to Parquet"
+            )
+
+    def _parse(
+        self, lines: _Lines, columns: Sequence[str], types: Mapping[str, pa.DataType]
+    ) -> csv.CSVStreamingReader:
+        return csv.open_csv(
+            lines.open(),
+            # Only a single thread says in which row something is wrong.
+            read_options=csv.ReadOptions(use_threads=False, column_names=list(lines.names)),
+            parse_options=self._format(),
+            convert_options=csv.ConvertOptions(
+                include_columns=list(columns), column_types=dict(types)
+            ),
+        )
+
+    def _format(self) -> csv.ParseOptions:
+        return csv.ParseOptions(delimiter=self._delimiter)
+
+    def _types(self) -> dict[str, pa.DataType]:
+        return {field.name: field.type for field in self._schema}
+
+
+def _type(name: str, kind: str, lines: _Lines) -> pa.DataType:
+    if name not in lines.names:
+        raise DataError(f"types: {lines.path} has no column {name!r}")
+    try:
+        return pa.type_for_alias(kind)
+    except ValueError as error:
+        raise DataError(f"types: {name!r} has unknown type {kind!r}, use e.g. 'float64'") from error
+
+
+def _message(lines: _Lines, text: str) -> str:
+    where, hint = lines.path, ""
+    if row := _ROW.search(text):
+        number = csv_lines.line_of_row(lines.path, lines.start, int(row[1]))
+        where, text = f"{where} line {number}", text.replace(row[0], "")
+    if column := _COLUMN.search(text):
+        name = lines.names[int(column[1])]
+        text = text.replace(column[0], f"column {name!r}: ")
+        hint = f" (types are inferred from the first rows: give types={{{name!r}: ...}})"
+    return f"{where}: {text}{hint}"

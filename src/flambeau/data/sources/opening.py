@@ -1,0 +1,87 @@
+"""From a description of data to the source that reads it."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from flambeau.config import ArrayData, CodeRef, DataRef, DatasetData, FileData
+from flambeau.config.settings import nearest
+from flambeau.data.source import Source
+from flambeau.data.sources.arrays import ArraySource
+from flambeau.data.sources.arrow import ArrowSource
+from flambeau.data.sources.cifar import CifarSource
+from flambeau.data.sources.csv import CsvSource
+from flambeau.data.sources.formats import infer_format
+from flambeau.data.sources.idx import IdxSource
+from flambeau.data.sources.image_folder import ImageFolderSource
+from flambeau.data.sources.parquet import ParquetSource
+from flambeau.data.sources.paths import Paths
+from flambeau.data.sources.torch_dataset import (
+    IterableDatasetSource,
+    LoaderSource,
+    MapDatasetSource,
+)
+from flambeau.errors import ConfigError, DataError
+
+_OF_ONE_PATH: dict[str, Callable[..., Source]] = {
+    "idx": IdxSource,
+    "images": ImageFolderSource,
+}
+_OF_PATHS: dict[str, Callable[..., Source]] = {
+    "arrow": ArrowSource,
+    "cifar10": functools.partial(CifarSource, classes=10),
+    "cifar100": functools.partial(CifarSource, classes=100),
+    "csv": CsvSource,
+    "parquet": ParquetSource,
+    "tsv": functools.partial(CsvSource, delimiter="\t"),
+}
+
+
+def open_source(data: DataRef, load_code: Callable[[CodeRef], Any]) -> Source:
+    """The source for `data`; `load_code` gives the user's Dataset or loader function."""
+    if isinstance(data, FileData):
+        return _open_files(data)
+    if isinstance(data, ArrayData):
+        return ArraySource(data)
+    if isinstance(data, DatasetData):
+        return _open_dataset(load_code(data.code))
+    return LoaderSource(load_code(data.code))
+
+
+def _open_files(data: FileData) -> Source:
+    name = data.format or infer_format(data.path)
+    if name in _OF_PATHS:
+        path: Paths = data.path
+        source = _OF_PATHS[name]
+    else:
+        path, source = _single(data.path, name), _OF_ONE_PATH[name]
+    _require_known_options(name, source, data.options)
+    return source(path, **data.options)
+
+
+def _single(path: Paths, name: str) -> str:
+    paths = (path,) if isinstance(path, str) else path
+    if len(paths) != 1:
+        raise DataError(f"format {name!r} takes one path, not {len(paths)}")
+    return paths[0]
+
+
+def _require_known_options(name: str, source: Callable[..., Source], given: dict[str, Any]) -> None:
+    parameters = inspect.signature(source).parameters.values()
+    known = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    for option in given:
+        if option not in known:
+            hint = nearest(option, known) if known else "it has none"
+            raise ConfigError(f"unknown option {option!r} of format {name!r}; {hint}")
+
+
+def _open_dataset(dataset: Any) -> Source:
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return MapDatasetSource(dataset)
+    if hasattr(dataset, "__iter__"):
+        return IterableDatasetSource(dataset)
+    raise DataError(
+        f"{type(dataset).__name__} is not a dataset: it has neither __getitem__ and __len__ "
+        f"nor __iter__"
+    )

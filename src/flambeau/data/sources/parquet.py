@@ -1,0 +1,71 @@
+"""Parquet files; a shard is a row group."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flambeau.data.source import Shard, StreamedSource
+from flambeau.data.sources.paths import Paths, find_files, reading
+from flambeau.data.sources.record_batches import BATCH_ROWS, rows_between
+from flambeau.data.sources.schemas import require_same_schema, require_unique_names
+from flambeau.errors import DataError
+
+SUFFIXES = (".parquet", ".pq")
+_KEPT_OPEN = 8
+
+
+@final
+class ParquetSource(StreamedSource):
+    """Row groups of Parquet files, memory-mapped; all files must have the same columns."""
+
+    def __init__(self, path: Paths) -> None:
+        self._files = find_files(path, SUFFIXES)
+        self._opened: dict[str, pq.ParquetFile] = {}
+        self._shards: list[Shard] = []
+        self._schema = self._open(self._files[0]).schema_arrow
+        require_unique_names(self._schema.names, self._files[0])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": {}}
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def shards(self) -> Sequence[Shard]:
+        if not self._shards:
+            self._shards = [shard for path in self._files for shard in self._row_groups(path)]
+        if not self._shards:
+            raise DataError(f"the Parquet files have no rows ({self._files[0]}, ...)")
+        return self._shards
+
+    def read(
+        self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        with reading(shard.path, "Parquet"):
+            # One thread: the loader reads beside the training, which has the other cores.
+            batches = self._open(shard.path).iter_batches(
+                BATCH_ROWS, row_groups=[shard.part], columns=list(columns), use_threads=False
+            )
+            yield from rows_between(batches, start, stop)
+
+    def _row_groups(self, path: str) -> Iterator[Shard]:
+        file = self._open(path)
+        require_same_schema(self._schema, self._files[0], file.schema_arrow, path)
+        for part in range(file.num_row_groups):
+            rows = file.metadata.row_group(part).num_rows
+            if rows:
+                yield Shard(path, part, rows)
+
+    def _open(self, path: str) -> pq.ParquetFile:
+        """The file, from the few that are kept open; a file in use stays open beyond that."""
+        file = self._opened.pop(path, None)
+        if file is None:
+            with reading(path, "Parquet"):
+                file = pq.ParquetFile(path, memory_map=True)
+        self._opened[path] = file
+        if len(self._opened) > _KEPT_OPEN:
+            del self._opened[next(iter(self._opened))]
+        return file

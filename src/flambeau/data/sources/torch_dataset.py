@@ -1,0 +1,122 @@
+"""The user's own torch Dataset, DataLoader or iterator."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch.utils.data import default_collate
+
+from flambeau.data.batch import Batch, Column
+from flambeau.data.source import IndexedSource, IterableSource, Share
+from flambeau.data.sources.naming import Named, name_columns
+from flambeau.errors import DataError
+
+
+@final
+class MapDatasetSource(IndexedSource):
+    """Items of a map-style Dataset: `(x, y)`, `(x1, x2, y)`, a single `x`, or a dict."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        if len(dataset) == 0:
+            raise DataError(f"the dataset {type(dataset).__name__} is empty")
+        first = name_columns(dataset[0])
+        self._names = tuple(first.columns)
+        self.positional, self.labels = first.inputs, first.labels
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self._names
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def take(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> Batch:
+        batch = _collate(self._items(rows.tolist()))
+        if columns is None:
+            return batch
+        return Batch({name: batch[name] for name in columns}, batch.size)
+
+    def _items(self, rows: list[int]) -> list[Named]:
+        if hasattr(self._dataset, "__getitems__"):
+            return [name_columns(item) for item in self._dataset.__getitems__(rows)]
+        return [name_columns(self._dataset[row]) for row in rows]
+
+
+@final
+class IterableDatasetSource(IterableSource):
+    """Items of an iterable Dataset; worker w of n gets the items w, w + n, w + 2n, ...
+
+    `positional` and `labels` are known from the first batch on.
+    """
+
+    def __init__(self, dataset: Iterable[Any]) -> None:
+        self._dataset = dataset
+
+    def batches(self, share: Share, batch_size: int) -> Iterator[Batch]:
+        if hasattr(self._dataset, "set_epoch"):
+            self._dataset.set_epoch(share.epoch)
+        mine = itertools.islice(self._dataset, share.index, None, share.count)
+        for index in itertools.count():
+            items = [name_columns(item) for item in itertools.islice(mine, batch_size)]
+            if not items:
+                return
+            self.positional, self.labels = items[0].inputs, items[0].labels
+            yield _collate(items).at(share.epoch, index)
+
+
+@final
+class LoaderSource(IterableSource):
+    """Ready batches from `function(share)`, whatever their size: tensors, a dict, or a `Batch`.
+
+    `positional` and `labels` are known from the first batch on.
+    """
+
+    def __init__(self, function: Callable[[Share], Iterable[Any]]) -> None:
+        self._function = function
+
+    def batches(self, share: Share, batch_size: int) -> Iterator[Batch]:
+        for index, item in enumerate(self._function(share)):
+            if isinstance(item, Batch):
+                yield item.at(share.epoch, index)
+                continue
+            named = name_columns(item)
+            self.positional, self.labels = named.inputs, named.labels
+            columns = {name: _ready(name, column) for name, column in named.columns.items()}
+            yield _batch(columns).at(share.epoch, index)
+
+
+def _collate(items: list[Named]) -> Batch:
+    names = list(items[0].columns)
+    for item in items:
+        if list(item.columns) != names:
+            raise DataError(f"items of the dataset differ: {names} and {list(item.columns)}")
+    return _batch({name: _column(name, [item.columns[name] for item in items]) for name in names})
+
+
+def _column(name: str, values: list[Any]) -> Column:
+    if isinstance(values[0], str | bytes | None):
+        return np.array(values, dtype=object)
+    if isinstance(values[0], list | tuple):
+        values = [torch.as_tensor(value) for value in values]
+    try:
+        column = default_collate(values)
+    except (TypeError, RuntimeError) as error:
+        raise DataError(f"values of {name!r} do not make a batch: {error}") from error
+    return _ready(name, column)
+
+
+def _ready(name: str, column: Any) -> Column:
+    if isinstance(column, torch.Tensor):
+        return column
+    array = np.asarray(column)
+    return array if array.dtype.kind in "OUS" else torch.as_tensor(array)
+
+
+def _batch(columns: dict[str, Column]) -> Batch:
+    sizes = {name: len(column) if column.ndim else 0 for name, column in columns.items()}
+    if len(set(sizes.values())) != 1:
+        raise DataError(f"columns of one batch have different numbers of rows: {sizes}")
+    return Batch(columns, next(iter(sizes.values())))

@@ -1,0 +1,1 @@
+"""Using a trained model: predictions as Arrow batches and files."""

@@ -1,0 +1,56 @@
+"""What a model's raw output means to whoever asked for a prediction."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from flambeau.errors import ModelError
+
+
+def prediction_columns(output: Any, loss: str | None) -> dict[str, pa.Array]:
+    """Columns for one batch of outputs, by the loss the model was trained with.
+
+    `bce`: `prediction` (0 or 1) and `probability`. `cross_entropy` and `nll`: `prediction` (the
+    class) and `probabilities`. Anything else: `prediction`, the output itself. With several
+    outputs the names are prefixed by task.
+    """
+    if isinstance(output, Mapping):
+        return {
+            f"{task}_{name}": column
+            for task, part in output.items()
+            for name, column in prediction_columns(part, loss).items()
+        }
+    if isinstance(output, tuple | list):
+        named = {f"output{index}": part for index, part in enumerate(output)}
+        return prediction_columns(named, loss)
+    if not isinstance(output, Tensor):
+        raise ModelError(f"cannot write predictions of type {type(output).__name__}")
+    return _columns(output.detach().float().cpu(), loss)
+
+
+def _columns(output: Tensor, loss: str | None) -> dict[str, pa.Array]:
+    flat = output.squeeze(1) if output.dim() == 2 and output.shape[1] == 1 else output
+    if loss in ("bce", "bce_prob"):
+        probability = torch.sigmoid(flat) if loss == "bce" else flat
+        name = "probability" if flat.dim() == 1 else "probabilities"
+        return {
+            "prediction": _array((probability > 0.5).long()),
+            name: _array(probability),
+        }
+    if loss in ("cross_entropy", "nll") and flat.dim() == 2:
+        probabilities = torch.softmax(flat, dim=1) if loss == "cross_entropy" else flat.exp()
+        return {"prediction": _array(flat.argmax(dim=1)), "probabilities": _array(probabilities)}
+    return {"prediction": _array(flat)}
+
+
+def _array(values: Tensor) -> pa.Array:
+    """One value per row; rows of several values as lists of fixed size."""
+    if values.dim() == 1:
+        return pa.array(values.numpy())
+    rows = values.reshape(len(values), -1)
+    flat = pa.array(np.ascontiguousarray(rows.numpy()).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])

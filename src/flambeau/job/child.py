@@ -1,0 +1,97 @@
+"""The first code of every role: `python -m flambeau.job.child FD`."""
+
+import importlib
+import os
+import socket
+import sys
+import threading
+import traceback
+from typing import Any
+
+from flambeau.clusters.child import ChildSpec, attach
+from flambeau.clusters.interfaces import interface_of, local_address
+from flambeau.coordination.link import Link
+from flambeau.coordination.protocol import Role, RoleDone, RoleFailed, RoleJoined
+from flambeau.errors import UserError
+
+#: What each role runs: `module:function`, imported after the coordinator knows the role is alive.
+ROLES = {
+    Role.WORKER: "flambeau.job.worker:work",
+    Role.EVALUATOR: "flambeau.job.evaluator:follow_run",
+    Role.FUNCTION: "flambeau.job.function:call",
+    Role.SCRIPT: "flambeau.job.script:run_script",
+}
+
+_LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "gloo", "Broken pipe")
+
+
+def main(pipe: int) -> int:
+    """Run one role to its end; the exit code of the process."""
+    child = attach(pipe)
+    host = local_address(_host(child.coordinator))
+    _use_interface(host)
+    listener = _listen(host) if child.spec.rank == 0 and child.spec.role.in_group else None
+    store = (host, listener.getsockname()[1]) if listener else None
+    link = Link(child.coordinator, child.secret, RoleJoined(child.spec, os.getpid(), store))
+    try:
+        summary = _run(child, link, listener)
+        link.send(RoleDone(child.spec, summary.pop("status", "finished"), summary))
+        return 0
+    except SystemExit as exit_request:
+        return _exit_code(exit_request)
+    except BaseException as error:  # noqa: BLE001 - reported to the driver, which shows it
+        link.send(_failure(child, error))
+        return 1
+    finally:
+        link.close()
+
+
+def _run(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[str, Any]:
+    module, _, function = ROLES[child.spec.role].partition(":")
+    run = getattr(importlib.import_module(module), function)
+    summary: dict[str, Any] = run(child, link, listener)
+    return summary
+
+
+def _failure(child: ChildSpec, error: BaseException) -> RoleFailed:
+    text = "".join(traceback.format_exception(error)).rstrip()
+    message = str(error) or type(error).__name__
+    lost = isinstance(error, RuntimeError | OSError) and any(m in message for m in _LOST_PEER)
+    return RoleFailed(
+        child.spec, type(error).__name__, message, text, isinstance(error, UserError), lost
+    )
+
+
+def _exit_code(request: SystemExit) -> int:
+    if request.code is None or isinstance(request.code, int):
+        return request.code or 0
+    sys.stderr.write(f"{request.code}\n")
+    return 1
+
+
+def _host(address: str) -> str:
+    return address.removeprefix("tcp://").rsplit(":", 1)[0]
+
+
+def _use_interface(host: str) -> None:
+    interface = interface_of(host)
+    if interface is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+
+
+def _listen(host: str) -> socket.socket:
+    """Where the rendezvous store will listen: this interface only."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind((host, 0))
+    listener.listen(1024)
+    return listener
+
+
+if __name__ == "__main__":
+    code = main(int(sys.argv[1]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if threading.active_count() > 1:
+        # Threads of libraries must not keep a role alive that has reported its end.
+        os._exit(code)
+    sys.exit(code)

@@ -1,0 +1,134 @@
+"""From what the user passed to `fit` to settings that can travel."""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flambeau.checkpoint.user_code import Packer
+from flambeau.config import (
+    ArrayData,
+    CodeRef,
+    DataRef,
+    DatasetData,
+    FileData,
+    LoaderData,
+    OptimizerSpec,
+)
+from flambeau.config.settings import Settings
+from flambeau.errors import ConfigError
+
+
+@dataclass
+class Description:
+    """Collects the user's code and arrays while arguments are turned into settings.
+
+    `fds` are the descriptors of spooled arrays, open until `close`.
+    """
+
+    directory: Path
+    packer: Packer = field(default_factory=Packer)
+    fds: list[int] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Give the spooled arrays back."""
+        for descriptor in self.fds:
+            os.close(descriptor)
+        self.fds.clear()
+
+    def model(self, model: Any) -> CodeRef:
+        """An instance, a class or a function that builds one, or a reference."""
+        if isinstance(model, CodeRef):
+            return model
+        if not callable(model):
+            raise ConfigError(
+                f"model= is a {type(model).__name__}; give an nn.Module, or a class or function "
+                "that builds one"
+            )
+        return self.packer.add(model, "model")
+
+    def code(self, value: Any, name: str) -> Any:
+        """Functions as references; names and settings as they are."""
+        if value is None or isinstance(value, str | CodeRef | Settings):
+            return value
+        if isinstance(value, Mapping):
+            return {key: self.code(item, f"{name}-{key}") for key, item in value.items()}
+        return self.packer.add(value, name)
+
+    def optimizer(self, value: Any, name: str = "optimizer") -> Any:
+        """A name, a spec, a function of the parameters, or several by submodule."""
+        if isinstance(value, str):
+            return OptimizerSpec(name=value)
+        if isinstance(value, type):
+            raise ConfigError(
+                f"optimizer={value.__name__} needs arguments: fb.optim({value.__name__}, lr=...)"
+            )
+        if isinstance(value, Mapping):
+            return {key: self.optimizer(item, f"{name}-{key}") for key, item in value.items()}
+        return self.code(value, name)
+
+    def callbacks(self, callbacks: Sequence[Any]) -> tuple[CodeRef, ...]:
+        """Instances or classes, in order."""
+        return tuple(
+            self.packer.add(callback, f"callback-{index}")
+            for index, callback in enumerate(callbacks)
+        )
+
+    def data(self, data: Any, name: str, missing: frozenset[str] = frozenset()) -> DataRef | None:
+        """Files, arrays, a Dataset, or a function; columns in `missing` may hold NaN."""
+        if data is None or isinstance(data, FileData | ArrayData | DatasetData | LoaderData):
+            return data
+        if isinstance(data, str | Path):
+            return FileData(path=str(data))
+        if isinstance(data, list | tuple) and data and all(map(_is_path, data)):
+            return FileData(path=tuple(map(str, data)))
+        if is_arrays(data):
+            return self._arrays(data, missing)
+        if hasattr(data, "__getitem__") or hasattr(data, "__iter__"):
+            return DatasetData(code=self.packer.add(data, name))
+        if callable(data):
+            return self._function(data, name)
+        raise ConfigError(
+            f"{name}= is a {type(data).__name__}; give (x, y) arrays, a dict of columns, a path, "
+            "a Dataset, or a function"
+        )
+
+    def _arrays(self, data: Any, missing: frozenset[str]) -> ArrayData:
+        from flambeau.data.sources.spooling import array_columns, spool
+
+        columns, inputs, labels = array_columns(data)
+        refs, descriptors = spool(columns, self.directory, missing)
+        self.fds += descriptors
+        return ArrayData(columns=refs, inputs=inputs, labels=labels)
+
+    def _function(self, function: Callable[..., Any], name: str) -> DataRef:
+        ref = self.packer.add(function, name)
+        if takes_an_argument(function):
+            return LoaderData(code=ref)
+        return DatasetData(code=ref.model_copy(update={"call": True}))
+
+
+def takes_an_argument(function: Callable[..., Any]) -> bool:
+    """Whether it must be given something: `f(shard)`, and not `f()`."""
+    return any(
+        parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        for parameter in inspect.signature(function).parameters.values()
+    )
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str | Path)
+
+
+def is_arrays(data: Any) -> bool:
+    """Arrays or tensors, or a tuple, list or dict; a tensor exists only if torch is loaded."""
+    if isinstance(data, tuple | list | Mapping):
+        return True
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    return (numpy is not None and isinstance(data, numpy.ndarray)) or (
+        torch is not None and isinstance(data, torch.Tensor)
+    )

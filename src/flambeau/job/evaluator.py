@@ -1,0 +1,112 @@
+"""The evaluator: a process that follows a run's checkpoints and evaluates each."""
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+from flambeau.checkpoint import RunDirectory, checkpoints, lease, mark_best
+from flambeau.checkpoint.store import TrainingState, read_checkpoint
+from flambeau.checkpoint.weights import load_all_weights
+from flambeau.clusters.child import ChildSpec
+from flambeau.config import JobSettings
+from flambeau.coordination.link import Link
+from flambeau.errors import CheckpointError
+from flambeau.job import opening
+from flambeau.job.using import evaluate_model
+from flambeau.observe import read_events
+from flambeau.training.best import Best
+
+POLL_SECONDS = 0.5
+
+Report = Callable[..., None]
+
+
+def follow_run(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[str, Any]:
+    """The evaluator role of a job: follow until the workers are done and all is evaluated."""
+    settings = JobSettings.parse(child.payload["settings"])
+    run = RunDirectory(child.payload["run_dir"])
+    follower = Follower(run, settings, link.report)
+    follower.follow(link.wait_for_stop)
+    return {"metrics": follower.metrics}
+
+
+@final
+class Follower:
+    """Evaluates every checkpoint once, in order, and marks the best."""
+
+    def __init__(self, run: RunDirectory, settings: JobSettings, report: Report) -> None:
+        self._run, self._settings, self._report = run, settings, report
+        load_code = opening.code_loader(run)
+        self._model = opening.build_model(settings.model, load_code)
+        assert settings.valid is not None
+        self._source = opening.open_data(settings.valid, load_code)
+        self._best = Best(settings.checkpoints.best, settings.checkpoints.mode)
+        self._done = self._evaluated_before()
+        self._held: dict[Path, contextlib.ExitStack] = {}
+        self.metrics: dict[str, float] = {}
+
+    def follow(self, ended: Callable[[float], bool]) -> None:
+        """Evaluate what is there and what comes; `ended(seconds)` waits for the run's end."""
+        over = False
+        try:
+            while True:
+                pending = self._pending()
+                if pending:
+                    self._evaluate(pending[0])
+                elif over:
+                    return
+                else:
+                    # What was written just before the end is looked for once more.
+                    over = ended(POLL_SECONDS)
+        finally:
+            for held in self._held.values():
+                held.close()
+
+    def _pending(self) -> list[Path]:
+        """Committed checkpoints not yet evaluated, leased so that they stay until they are."""
+        for path in checkpoints(self._run):
+            if path.name not in self._done and path not in self._held:
+                held = contextlib.ExitStack()
+                try:
+                    held.enter_context(lease(path, seconds=3600))
+                except CheckpointError:
+                    continue  # removed between listing and leasing: there are newer ones
+                self._held[path] = held
+        return sorted(self._held)
+
+    def _evaluate(self, path: Path) -> None:
+        started = time.perf_counter()
+        with self._held[path]:
+            state = read_checkpoint(path)
+        del self._held[path]
+        self._done.add(path.name)
+        load_all_weights(self._model, state.model)
+        names = self._settings.metrics
+        scores = evaluate_model(self._run, self._settings, self._model, self._source, names)
+        self.metrics = scores.metrics
+        self._report(
+            "evaluation",
+            step=state.step,
+            epoch=state.epoch,
+            metrics=scores.metrics,
+            rows=scores.rows,
+            seconds=time.perf_counter() - started,
+        )
+        self._mark(state)
+
+    def _mark(self, state: TrainingState) -> None:
+        if self._best.improves(self.metrics) and self._best.value is not None:
+            mark_best(self._run, state.step, self._best.metric, self._best.value)
+            self._report("best", step=state.step, metric=self._best.metric, value=self._best.value)
+
+    def _evaluated_before(self) -> set[str]:
+        """Names of checkpoints whose evaluation is in the events of the run."""
+        if not self._run.events.exists():
+            return set()
+        events = [event for event in read_events(self._run.events) if event.kind == "evaluation"]
+        for event in events:
+            self._best.improves(event.fields["metrics"])
+        return {f"step-{event.fields['step']:08d}" for event in events}

@@ -1,0 +1,233 @@
+"""`fit`: train a model on a cluster, and get a result."""
+
+import datetime
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from flambeau import errors
+from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint.durable import write_atomically
+from flambeau.clusters.base import Launch
+from flambeau.clusters.local import LOOPBACK, LocalCluster
+from flambeau.config import (
+    AllReduce,
+    Binding,
+    Checkpoints,
+    Compute,
+    EarlyStopping,
+    Evaluation,
+    Images,
+    JobSettings,
+    Loading,
+    Local,
+    Observe,
+    Recovery,
+)
+from flambeau.coordination.failures import Cause, Failure
+from flambeau.errors import ConfigError, WorkerFailedError, WorkerLostError
+from flambeau.job.controller import Controller, Outcome, Team
+from flambeau.job.describe import Description
+from flambeau.job.observers import Memory, make_observers
+from flambeau.job.result import Result, report_json
+from flambeau.observe import Event, Observer
+
+CHILD_MODULE = "flambeau.job.child"
+
+Resume = Literal["auto", "always", "never"] | bool
+
+
+def fit(
+    model: Any,
+    train: Any,
+    valid: Any = None,
+    *,
+    inputs: Any = None,
+    label: Any = None,
+    weight: str | None = None,
+    keys: Sequence[str] = (),
+    group: str | None = None,
+    loss: Any = None,
+    step: Any = None,
+    optimizer: Any = "adam",
+    schedule: Any = None,
+    metrics: Sequence[str] = (),
+    batch_size: int = 128,
+    epochs: int = 1,
+    max_steps: int | None = None,
+    strategy: AllReduce | None = None,
+    cluster: Local | None = None,
+    compute: Compute | Mapping[str, Any] | None = None,
+    loading: Loading | Mapping[str, Any] | None = None,
+    images: Images | Mapping[str, Any] | None = None,
+    checkpoints: Checkpoints | Mapping[str, Any] | None = None,
+    evaluation: Evaluation | Mapping[str, Any] | None = None,
+    evaluator: bool = False,
+    early_stopping: EarlyStopping | Mapping[str, Any] | None = None,
+    observe: Observe | Mapping[str, Any] | None = None,
+    recovery: Recovery | Mapping[str, Any] | None = None,
+    callbacks: Sequence[Any] = (),
+    run_dir: str | Path | None = None,
+    resume: Resume = "auto",
+    init_from: str | Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Result:
+    """Train `model` on `train` with any number of processes, and return the `Result`.
+
+    What to learn: `model` is an nn.Module, or a class or function that builds one on the workers.
+    `train` and `valid` are `(x, y)` arrays or tensors, a dict of columns, a Dataset, a path or glob
+    (Parquet, CSV, Arrow, idx, CIFAR, image folder), or `f(shard) -> DataLoader`. `inputs`, `label`,
+    `weight`, `keys` and `group` say which columns go where; `loss` is a name, a torch loss,
+    `{task: loss}` or `f(output, batch)`; `step=f(ctx, batch)` replaces the whole training step.
+    `batch_size` is per worker and update.
+
+    How and where: `strategy` says how replicas agree, `cluster` where processes run. The value
+    objects `compute`, `loading`, `images`, `checkpoints`, `evaluation`, `early_stopping`, `observe`
+    and `recovery` (see `flambeau.config`; plain dicts work too) hold the rest.
+
+    A run lives in `run_dir`. If it holds an earlier part of this run, that is continued (`resume`);
+    `init_from="runs/other@best"` starts from another run's weights, `{"run": ..., "patterns":
+    ["encoder.*"]}` from some of them.
+    """
+    path = Path(run_dir) if run_dir is not None else _new_run_path(model)
+    run = RunDirectory(path)
+    with run.lock():
+        description = Description(path)
+        try:
+            given: dict[str, Any] = {
+                "model": description.model(model),
+                "train": description.data(train, "train", _maskable(label)),
+                "valid": description.data(valid, "valid", _maskable(label)),
+                "binding": Binding(
+                    inputs=inputs, label=label, weight=weight, keys=tuple(keys), group=group
+                ),
+                "loss": description.code(loss, "loss"),
+                "step": description.code(step, "step"),
+                "optimizer": description.optimizer(optimizer),
+                "schedule": description.code(schedule, "schedule"),
+                "metrics": tuple(metrics),
+                "batch_size": batch_size,
+                "epochs": epochs,
+                "max_steps": max_steps,
+                "seed": seed,
+                "strategy": strategy,
+                "cluster": cluster,
+                "compute": compute,
+                "loading": loading,
+                "images": images,
+                "checkpoints": checkpoints,
+                "evaluation": evaluation,
+                "evaluator": evaluator,
+                "early_stopping": early_stopping,
+                "observe": observe,
+                "recovery": recovery,
+                "callbacks": description.callbacks(callbacks),
+            }
+            settings = JobSettings(**{k: v for k, v in given.items() if v is not None})
+            return run_job(run, settings, description, resume=resume, init_from=init_from)
+        finally:
+            description.close()
+
+
+def run_job(
+    run: RunDirectory,
+    settings: JobSettings,
+    description: Description,
+    *,
+    resume: Resume = "auto",
+    init_from: str | Mapping[str, Any] | None = None,
+) -> Result:
+    """Run a described job in its (locked) directory."""
+    goes_on = run.prepare(settings.model_dump(mode="json"), resume)
+    description.packer.write(run.code)
+    run.report.unlink(missing_ok=True)
+    memory = Memory()
+    observer = make_observers(settings.observe, run, memory)
+    initial = {"run": init_from} if isinstance(init_from, str) else dict(init_from or {})
+    payload = {
+        "settings": settings.model_dump(mode="json"),
+        "run_dir": str(run.path.resolve()),
+        "resume": goes_on,
+        "init_from": initial.get("run"),
+        "init_patterns": initial.get("patterns"),
+    }
+    started = time.time()
+    try:
+        outcome = _run_controller(settings, observer, payload, tuple(description.fds))
+        report = report_json(outcome, memory, settings, started)
+        write_atomically(run.report, report)
+        _observe_end(observer, outcome, memory)
+    finally:
+        observer.close()
+    _raise_if_failed(outcome, run, memory)
+    return Result(run, settings, outcome, memory)
+
+
+def _run_controller(
+    settings: JobSettings, observer: Observer, payload: dict[str, Any], fds: tuple[int, ...]
+) -> Outcome:
+    cluster = settings.cluster
+    controller = Controller(
+        Team(cluster.workers, evaluator=settings.evaluator),
+        LocalCluster(),
+        observer,
+        settings.recovery,
+        LOOPBACK,
+        graceful=True,
+    )
+    launch = Launch(
+        coordinator=controller.address,
+        secret=controller.secret,
+        module=CHILD_MODULE,
+        payload=payload,
+        fds=fds,
+        threads_per_worker=cluster.threads_per_worker,
+    )
+    return controller.run(launch)
+
+
+def _observe_end(observer: Observer, outcome: Outcome, memory: Memory) -> None:
+    status = outcome.status
+    if outcome.failure is not None:
+        status = "failed"
+    elif outcome.interrupted is not None:
+        status = "stopped"
+    error = outcome.failure.message if outcome.failure else None
+    fields = {"status": status, "step": memory.step, "error": error, "metrics": memory.metrics}
+    observer.observe(Event("job_end", time.time(), fields))
+
+
+def _raise_if_failed(outcome: Outcome, run: RunDirectory, memory: Memory) -> None:
+    if outcome.failure is not None:
+        raise_failure(outcome.failure)
+    if outcome.interrupted is signal.SIGINT:
+        raise KeyboardInterrupt(f"stopped at step {memory.step}; fit again to go on ({run.path})")
+    if outcome.interrupted is not None:
+        raise SystemExit(128 + outcome.interrupted)
+
+
+def raise_failure(failure: Failure) -> NoReturn:
+    """Raise, in the driver, what ended a role: the user's mistakes as what they are."""
+    if failure.cause is Cause.USER_ERROR:
+        kind = getattr(errors, failure.error, None)
+        if isinstance(kind, type) and issubclass(kind, errors.UserError):
+            raise kind(failure.message)
+    if failure.traceback:
+        raise WorkerFailedError(f"{failure.spec.name} failed", failure.traceback)
+    raise WorkerLostError(failure.message)
+
+
+def _maskable(label: Any) -> frozenset[str]:
+    """Label columns that may hold NaN for "no label for this task"."""
+    return frozenset(label.values()) if isinstance(label, Mapping) else frozenset()
+
+
+def _new_run_path(model: Any) -> Path:
+    kind = model if isinstance(model, type) else type(model)
+    name = getattr(model, "__name__", kind.__name__).lower()
+    if not name.isidentifier():
+        raise ConfigError("this model has no name to call the run by; give run_dir=")
+    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{name}-{now}"

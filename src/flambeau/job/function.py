@@ -1,0 +1,43 @@
+"""The role behind `flambeau.run`: call a function on every process and hand back its result."""
+
+import os
+import pickle
+import socket
+from typing import Any
+
+import cloudpickle
+
+from flambeau.clusters.child import ChildSpec
+from flambeau.coordination.link import Link
+from flambeau.job.process_group import (
+    backend_of,
+    pick_device,
+    process_group,
+    set_rank_variables,
+)
+
+
+def call(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[str, Any]:
+    """Load the function from the inherited descriptor, call it, write the result to ours."""
+    set_rank_variables(link)
+    function, args, kwargs = load(child.payload["function"])
+    device = pick_device("auto", child.spec.local_rank)
+    with process_group(link, listener, backend_of(device)):
+        result = function(*args, **kwargs)
+    store(child.payload["results"][child.spec.rank], result)
+    return {}
+
+
+def store(descriptor: int, value: Any) -> None:
+    """Write a value into an anonymous file that the driver, or a child, holds too."""
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.seek(0)
+        cloudpickle.dump(value, file)
+        file.truncate()
+
+
+def load(descriptor: int) -> Any:
+    """Read a value from an anonymous file. Only our own processes can have written it."""
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return pickle.loads(os.pread(file.fileno(), size, 0))

@@ -1,0 +1,55 @@
+"""Who watches a run, by its settings; and what the driver remembers of it."""
+
+from typing import Any, final
+
+from flambeau.checkpoint import RunDirectory
+from flambeau.config import Observe
+from flambeau.observe import (
+    Event,
+    EventLog,
+    MLPerfLog,
+    Observer,
+    Observers,
+    TensorBoardScalars,
+    display,
+)
+
+
+@final
+class Memory(Observer):
+    """The history of evaluations, and the last numbers, for the result."""
+
+    def __init__(self) -> None:
+        self.history: list[dict[str, Any]] = []
+        self.metrics: dict[str, float] = {}
+        self.rows_lost = 0
+        self.step = 0
+        self._rows = 0
+
+    def observe(self, event: Event) -> None:
+        """Take note of progress and evaluations."""
+        fields = event.fields
+        if event.kind == "evaluation":
+            entry = {"step": fields["step"], "epoch": fields["epoch"], **fields["metrics"]}
+            self.history.append(entry)
+            self.metrics = dict(fields["metrics"])
+        elif event.kind == "progress":
+            self.step, self._rows = fields["step"], fields["rows"]
+        elif event.kind == "job_start":
+            # A new generation goes on from a checkpoint; what came after it is trained again.
+            self.rows_lost += max(0, self._rows - fields.get("resumed_rows", 0))
+            self._rows = fields.get("resumed_rows", 0)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def make_observers(settings: Observe, run: RunDirectory, memory: Memory) -> Observers:
+    """The event log and the display always; the others as asked."""
+    observers: list[Observer] = [memory, EventLog(run.events)]
+    if settings.tensorboard:
+        observers.append(TensorBoardScalars(run.tensorboard))
+    if settings.mlperf_log:
+        observers.append(MLPerfLog(run.path / "mlperf.log"))
+    observers.append(display(settings.progress, settings.every_seconds))
+    return Observers(observers)

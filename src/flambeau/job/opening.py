@@ -1,0 +1,188 @@
+"""Opening what a job's settings name: the model, the data, the loss."""
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from flambeau.checkpoint import RunDirectory, user_code
+from flambeau.config import ArrayData, CodeRef, DataRef, DatasetData, Images, JobSettings
+from flambeau.coordination.plans import IndexedPlan, StreamedPlan
+from flambeau.data import IndexedSource, IterableSource, Share, Source, StreamedSource, open_source
+from flambeau.data.batch import Batch
+from flambeau.data.binding import Binder, Shape
+from flambeau.data.images import ImageTransform
+from flambeau.data.loader import (
+    IndexedLoader,
+    IterableLoader,
+    Loader,
+    StreamedLoader,
+    Transform,
+)
+from flambeau.data.sources.arrays import ArraySource
+from flambeau.data.sources.image_folder import ImageFolderSource
+from flambeau.data.sources.spooling import array_columns, spool
+from flambeau.errors import DataError, ModelError
+from flambeau.training.losses import Loss, build_loss
+
+LoadCode = Callable[[CodeRef], Any]
+
+
+def code_loader(run: RunDirectory) -> LoadCode:
+    """Loads the user's code of a run."""
+    return partial(user_code.load, directory=run.code)
+
+
+def build_model(ref: CodeRef, load_code: LoadCode) -> nn.Module:
+    """The module: an instance as it is; a class or function is called with its arguments."""
+    found = load_code(ref)
+    if not isinstance(found, nn.Module) and callable(found):
+        found = load_code(ref.model_copy(update={"call": True}))
+    if not isinstance(found, nn.Module):
+        raise ModelError(
+            f"model {ref.name} is a {type(found).__name__}; it must be an nn.Module, or a class "
+            "or function that gives one"
+        )
+    return found
+
+
+def open_loss(settings: JobSettings, load_code: LoadCode) -> Loss:
+    """The loss, with the user's own functions loaded."""
+    loss = settings.loss
+    if isinstance(loss, dict):
+        return build_loss(
+            {
+                task: load_code(item) if isinstance(item, CodeRef) else item
+                for task, item in loss.items()
+            }
+        )
+    return build_loss(load_code(loss) if isinstance(loss, CodeRef) else loss)
+
+
+def shape_of(source: Source) -> Shape:
+    """What a source says of its columns; an iterator must be asked for its first batch."""
+    if isinstance(source, StreamedSource):
+        return Shape(tuple(source.schema.names))
+    if isinstance(source, IndexedSource):
+        return Shape(source.columns, source.positional, source.labels)
+    first = next(iter(source.batches(Share(0, 1, 0, 0), 1)), None)
+    if first is None:
+        raise DataError("the data's iterator gives nothing at all")
+    return Shape(tuple(first.columns), source.positional, source.labels)
+
+
+def make_binder(
+    settings: JobSettings, model: nn.Module, source: Source, *, whole_batch: bool
+) -> Binder:
+    """The binding of a source's columns to the model."""
+    dtype = next(
+        (p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype()
+    )
+    return Binder(settings.binding, model.forward, shape_of(source), dtype, whole_batch=whole_batch)
+
+
+def wants_whole_batch(settings: JobSettings) -> bool:
+    """Whether code of the user's sees the batch, and so may use any of its columns."""
+    losses = settings.loss.values() if isinstance(settings.loss, dict) else [settings.loss]
+    own_loss = any(isinstance(loss, CodeRef) for loss in losses)
+    return settings.step is not None or own_loss
+
+
+def image_transform(
+    settings: Images | None, source: Source, *, train: bool, seed: int
+) -> Transform | None:
+    """What to do with batches of images; integer images always become numbers from 0 to 1."""
+    has_images = isinstance(source, IndexedSource) and source.positional == ("image",)
+    if settings is None and not has_images:
+        return None
+    transform = ImageTransform(settings or Images())
+
+    def apply(batch: Batch) -> Batch:
+        return transform(batch, train=train, seed=seed)
+
+    return apply
+
+
+def open_data(data: DataRef, load_code: LoadCode) -> Source:
+    """The source that a setting names. A function may also give arrays, which are then mapped."""
+    if isinstance(data, DatasetData):
+        given = load_code(data.code)
+        if isinstance(given, tuple | list | dict | np.ndarray | torch.Tensor):
+            return array_source(given)
+        return open_source(data, lambda _: given)
+    return open_source(data, load_code)
+
+
+def array_source(given: Any) -> ArraySource:
+    columns, inputs, labels = array_columns(given)
+    refs, descriptors = spool(columns, Path(tempfile.gettempdir()))
+    source = ArraySource(ArrayData(columns=refs, inputs=inputs, labels=labels))
+    for descriptor in descriptors:
+        os.close(descriptor)  # the mapping stays
+    return source
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Which worker of how many a loader is for."""
+
+    worker: int = 0
+    workers: int = 1
+
+
+def make_loader(
+    source: Source,
+    settings: JobSettings,
+    binder: Binder,
+    place: Place,
+    *,
+    train: bool,
+) -> Loader:
+    """The loader of one worker: planned and shuffled for training, in order for evaluation."""
+    loading = settings.loading
+    size = settings.batch_size if train else settings.evaluation.batch_size or settings.batch_size
+    shuffle, drop_last = train and loading.shuffle, train and loading.drop_last
+    # Workers at the same batch number must not draw the same crops.
+    transform = image_transform(
+        settings.images, source, train=train, seed=settings.seed * 65_537 + place.worker
+    )
+    if isinstance(source, IterableSource):
+        share = partial(Share, place.worker, place.workers, seed=settings.seed)
+        return IterableLoader(
+            source, lambda epoch: share(epoch=epoch), size, binder, transform, loading
+        )
+    if isinstance(source, StreamedSource):
+        rows = tuple(shard.rows for shard in source.shards())
+        _check_rows(sum(rows), place)
+        streamed = StreamedPlan(rows, size, place.workers, settings.seed, shuffle, drop_last)
+        _check_steps(streamed.steps(), sum(rows), place.workers, size)
+        return StreamedLoader(source, streamed, place.worker, binder, transform, loading)
+    _check_rows(len(source), place)
+    plan = IndexedPlan(len(source), size, place.workers, settings.seed, shuffle, drop_last)
+    _check_steps(plan.steps(), len(source), place.workers, size)
+    processes = loading.workers
+    if processes is None:
+        processes = 1 if isinstance(source, ImageFolderSource) else 0
+    return IndexedLoader(source, plan, place.worker, binder, transform, loading, processes)
+
+
+def _check_rows(rows: int, place: Place) -> None:
+    if rows < place.workers:
+        raise DataError(
+            f"the data has {rows} row(s) for {place.workers} workers; use fewer workers"
+        )
+
+
+def _check_steps(steps: int, rows: int, workers: int, size: int) -> None:
+    if not steps:
+        raise DataError(
+            f"with drop_last no step is left: {rows} rows are fewer than {size} x {workers}; "
+            "use a smaller batch_size"
+        )

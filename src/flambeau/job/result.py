@@ -1,0 +1,92 @@
+"""What a finished job gives: the model, the numbers, and the means to use them."""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, final
+
+from flambeau.checkpoint import RunDirectory
+from flambeau.config import JobSettings
+from flambeau.job.controller import Outcome
+from flambeau.job.observers import Memory
+
+
+def report_json(outcome: Outcome, memory: Memory, settings: JobSettings, started: float) -> bytes:
+    """The run's `report.json`."""
+    summary = dict(outcome.summaries.get(0, {}))
+    failed, stopped = outcome.failure is not None, outcome.interrupted is not None
+    applied = int(summary.pop("rows", 0))
+    repeated = int(summary.pop("rows_repeated", 0)) + memory.rows_lost
+    summary.pop("history", None)
+    report = {
+        "status": "failed" if failed else "stopped" if stopped else outcome.status,
+        "error": outcome.failure.message if outcome.failure else None,
+        "workers": settings.cluster.workers,
+        "restarts": outcome.restarts,
+        "wall_seconds": round(time.time() - started, 3),
+        "rows": {
+            "read": applied + repeated,
+            "applied": applied,
+            "dropped": 0,
+            "repeated": repeated,
+        },
+        **summary,
+        "metrics": _metrics(outcome, memory),
+    }
+    return json.dumps(report, indent=1).encode()
+
+
+def _metrics(outcome: Outcome, memory: Memory) -> dict[str, float]:
+    """The workers' last evaluation, or the evaluator's."""
+    return dict(outcome.summaries.get(0, {}).get("metrics") or memory.metrics)
+
+
+@final
+class Result:
+    """A finished run.
+
+    `metrics` are the final ones by name, `history` has one entry per evaluation, `report` is what
+    is in report.json, `run_dir` is where it all is.
+    """
+
+    def __init__(
+        self, run: RunDirectory, settings: JobSettings, outcome: Outcome, memory: Memory
+    ) -> None:
+        self._run, self._settings = run, settings
+        self.run_dir: Path = run.path
+        self.metrics = _metrics(outcome, memory)
+        history = outcome.summaries.get(0, {}).get("history") or memory.history
+        self.history: list[dict[str, Any]] = history
+        self.report: dict[str, Any] = json.loads(run.report.read_bytes())
+        self._model: Any = None
+
+    @property
+    def model(self) -> Any:
+        """The trained module with its last weights, on the CPU and in evaluation mode."""
+        if self._model is None:
+            self._model = self.model_at("latest")
+        return self._model
+
+    def model_at(self, which: str) -> Any:
+        """The module with the weights of a checkpoint: `"best"`, `"latest"`, `"step-100"`."""
+        from flambeau.job.using import load_model
+
+        return load_model(self._run, self._settings, which)
+
+    def evaluate(self, data: Any = None, metrics: Sequence[str] = ()) -> dict[str, float]:
+        """Metrics of the model on `data` (by default the job's validation data)."""
+        from flambeau.job.using import evaluate_run
+
+        names = tuple(metrics) or self._settings.metrics
+        return evaluate_run(self._run, self._settings, "latest", data, names).metrics
+
+    def predict(self, data: Any, out: str | Path | None = None) -> Any:
+        """Predictions for `data`, in order: an Arrow table, or with `out` a Parquet file."""
+        from flambeau.job.using import predict_run
+
+        return predict_run(self._run, self._settings, "latest", data, out)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
+        return f"Result({shown or 'no metrics'}, run_dir={str(self.run_dir)!r})"

@@ -1,0 +1,87 @@
+"""`run`: call any function on N processes with torch.distributed ready."""
+
+import os
+import signal
+import tempfile
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from flambeau.clusters.base import Launch
+from flambeau.clusters.local import LOOPBACK, LocalCluster
+from flambeau.config import Local, Recovery
+from flambeau.coordination.protocol import Role
+from flambeau.job.controller import Controller, Outcome, Team
+from flambeau.job.fit import CHILD_MODULE, raise_failure
+from flambeau.job.function import load, store
+from flambeau.observe import Observer, display
+
+Value = TypeVar("Value")
+
+
+def run(
+    function: Callable[..., Value], *args: Any, cluster: Local | None = None, **kwargs: Any
+) -> list[Value]:
+    """The results of `function(*args, **kwargs)` on every process of the cluster, by rank.
+
+    Inside, torch.distributed is initialised and RANK, WORLD_SIZE and LOCAL_RANK are set. The
+    function and its results may be anything that can be pickled, also from a notebook.
+    """
+    cluster = cluster or Local()
+    descriptors = [_anonymous_file() for _ in range(cluster.workers + 1)]
+    try:
+        store(descriptors[0], (function, args, kwargs))
+        payload = {"function": descriptors[0], "results": descriptors[1:]}
+        outcome = launch_roles(Role.FUNCTION, cluster, payload, tuple(descriptors))
+        finish(outcome)
+        return [load(descriptor) for descriptor in descriptors[1:]]
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def run_script(path: str, arguments: list[str], cluster: Local) -> None:
+    """Run a script on every process of the cluster, as a launcher would."""
+    payload = {"script": path, "arguments": arguments}
+    finish(launch_roles(Role.SCRIPT, cluster, payload, ()))
+
+
+def launch_roles(
+    role: Role, cluster: Local, payload: dict[str, Any], fds: tuple[int, ...]
+) -> Outcome:
+    """Run one role per worker to its end, showing what they print, by rank."""
+    observer: Observer = display("lines", every_seconds=5.0)
+    controller = Controller(
+        Team(cluster.workers, role), LocalCluster(), observer, Recovery(), LOOPBACK, graceful=False
+    )
+    launch = Launch(
+        coordinator=controller.address,
+        secret=controller.secret,
+        module=CHILD_MODULE,
+        payload=payload,
+        fds=fds,
+        threads_per_worker=cluster.threads_per_worker,
+    )
+    try:
+        return controller.run(launch)
+    finally:
+        observer.close()
+
+
+def finish(outcome: Outcome) -> None:
+    """Raise what ended the roles, if it was not their own end."""
+    if outcome.interrupted is signal.SIGINT:
+        raise KeyboardInterrupt
+    if outcome.interrupted is not None:
+        raise SystemExit(128 + outcome.interrupted)
+    if outcome.failure is not None:
+        raise_failure(outcome.failure)
+
+
+def _anonymous_file() -> int:
+    """A descriptor of a file without a name: it is gone with the last process that holds it."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("flambeau", 0)
+    with tempfile.TemporaryFile() as file:
+        descriptor = os.dup(file.fileno())
+    os.set_inheritable(descriptor, True)
+    return descriptor

@@ -1,0 +1,112 @@
+"""A run's model after training: loaded, evaluated, asked for predictions."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+from torch import nn
+
+from flambeau.checkpoint import RunDirectory, lease, resolve
+from flambeau.checkpoint.store import read_checkpoint
+from flambeau.checkpoint.weights import load_all_weights
+from flambeau.config import ArrayData, Binding, CodeRef, DatasetData, FileData, JobSettings
+from flambeau.data import Source, open_source
+from flambeau.data.loader import in_order
+from flambeau.data.sources.torch_dataset import LoaderSource
+from flambeau.errors import DataError, RunDirectoryError
+from flambeau.inference.predictor import Predictor, write_predictions
+from flambeau.job import opening
+from flambeau.job.describe import is_arrays, takes_an_argument
+from flambeau.strategies.group import Solo
+from flambeau.training.evaluation import Scores, evaluate
+from flambeau.training.metric_set import MetricSet
+
+
+def read_settings(run: RunDirectory) -> JobSettings:
+    """The settings of a run, from its job.yaml."""
+    if not run.job_file.is_file():
+        raise RunDirectoryError(f"{run.path} is not a run directory: it has no job.yaml")
+    return JobSettings.parse(yaml.safe_load(run.job_file.read_text()), str(run.job_file))
+
+
+def load_model(run: RunDirectory, settings: JobSettings, which: str) -> nn.Module:
+    """The run's module with the weights of a checkpoint, ready for use on the CPU."""
+    model = opening.build_model(settings.model, opening.code_loader(run))
+    with lease(resolve(run, which)) as path:
+        load_all_weights(model, read_checkpoint(path).model)
+    return model.eval()
+
+
+def evaluate_run(
+    run: RunDirectory, settings: JobSettings, which: str, data: Any, metrics: tuple[str, ...]
+) -> Scores:
+    """Metrics of a checkpoint on `data`, or on the job's validation data."""
+    model = load_model(run, settings, which)
+    return evaluate_model(run, settings, model, open_given(run, settings, data), metrics)
+
+
+def evaluate_model(
+    run: RunDirectory,
+    settings: JobSettings,
+    model: nn.Module,
+    source: Source,
+    metrics: tuple[str, ...],
+) -> Scores:
+    """Metrics of a model on a source, in this process."""
+    whole = opening.wants_whole_batch(settings)
+    binder = opening.make_binder(settings, model, source, whole_batch=whole)
+    loss = None
+    if settings.step is None or settings.loss is not None:
+        loss = opening.open_loss(settings, opening.code_loader(run))
+    transform = opening.image_transform(settings.images, source, train=False, seed=settings.seed)
+    size = settings.evaluation.batch_size or settings.batch_size
+    batches = in_order(source, binder, size)
+    names = MetricSet(metrics, loss, settings.evaluation.exact_rows)
+    prepared = map(transform, batches) if transform is not None else batches
+    return evaluate(model, prepared, binder, loss, names, Solo())
+
+
+def predict_run(
+    run: RunDirectory, settings: JobSettings, which: str, data: Any, out: str | Path | None
+) -> Any:
+    """An Arrow table of predictions, or with `out` the number of rows written there."""
+    model = load_model(run, settings, which)
+    source = open_given(run, settings, data)
+    bare = Binding(inputs=settings.binding.inputs, keys=settings.binding.keys)
+    binder = opening.make_binder(
+        settings.model_copy(update={"binding": bare}), model, source, whole_batch=False
+    )
+    transform = opening.image_transform(settings.images, source, train=False, seed=settings.seed)
+    loss = settings.loss if isinstance(settings.loss, str) else None
+    predictor = Predictor(model, loss, settings.binding.keys, transform)
+    size = settings.evaluation.batch_size or settings.batch_size
+    batches = predictor.predict(source, binder, size)
+    return pa.Table.from_batches(batches) if out is None else write_predictions(batches, Path(out))
+
+
+def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
+    """The source for data given in any form that `fit` takes; None is the validation data."""
+    if data is None:
+        return _open_validation(run, settings)
+    if isinstance(data, str | Path):
+        data = FileData(path=str(data))
+    if isinstance(data, FileData):
+        return open_source(data, opening.code_loader(run))
+    if is_arrays(data):
+        return opening.array_source(data)
+    if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):
+        return LoaderSource(data) if takes_an_argument(data) else open_given(run, settings, data())
+    return open_source(DatasetData(code=CodeRef(value="given")), lambda _: data)
+
+
+def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
+    if settings.valid is None:
+        raise DataError("the job has no validation data; give the data to evaluate on")
+    if isinstance(settings.valid, ArrayData) and any(
+        ref.fd is not None for ref in settings.valid.columns.values()
+    ):
+        raise DataError(
+            "the job's validation data were arrays in memory; give the data to evaluate on"
+        )
+    return opening.open_data(settings.valid, opening.code_loader(run))

@@ -1,0 +1,82 @@
+"""Models by name, each a plain `nn.Module`."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from flambeau.config.settings import nearest
+from flambeau.errors import ConfigError
+from flambeau.models.vision import (
+    MLP,
+    VGG,
+    VISION,
+    CifarResNet,
+    LeNet,
+    ResNet,
+    resnet18,
+    resnet20,
+    resnet32,
+    resnet34,
+    resnet44,
+    resnet50,
+    resnet56,
+    resnet101,
+    resnet110,
+    resnet152,
+    vgg11,
+    vgg11_bn,
+    vgg13,
+    vgg13_bn,
+    vgg16,
+    vgg16_bn,
+    vgg19,
+    vgg19_bn,
+)
+
+#: What `build` knows: name -> what is called with the model's arguments.
+MODELS: Mapping[str, Callable[..., nn.Module]] = VISION
+
+
+def build(name: str, **args: Any) -> nn.Module:
+    """A new model by name: `build("resnet20", in_channels=1, classes=10)`."""
+    if name not in MODELS:
+        raise ConfigError(f"model={name!r}: unknown model; {nearest(name, MODELS)}")
+    builder = MODELS[name]
+    signature = inspect.signature(builder)
+    try:
+        signature.bind(**args)
+    except TypeError as error:
+        takes = ", ".join(signature.parameters)
+        raise ConfigError(f"arguments of model {name!r}: {error}; it takes {takes}") from None
+    return builder(**args)
+
+
+__all__ = [
+    "MLP",
+    "MODELS",
+    "VGG",
+    "CifarResNet",
+    "LeNet",
+    "ResNet",
+    "build",
+    "resnet18",
+    "resnet20",
+    "resnet32",
+    "resnet34",
+    "resnet44",
+    "resnet50",
+    "resnet56",
+    "resnet101",
+    "resnet110",
+    "resnet152",
+    "vgg11",
+    "vgg11_bn",
+    "vgg13",
+    "vgg13_bn",
+    "vgg16",
+    "vgg16_bn",
+    "vgg19",
+    "vgg19_bn",
+]

@@ -1,0 +1,24 @@
+"""What is seen of a run: its events, and what is written and shown of them.
+
+Nothing here imports torch, so that the driver process starts without it.
+"""
+
+from flambeau.observe.event import Event, Observer, Observers
+from flambeau.observe.event_log import EventLog, read_events
+from flambeau.observe.mlperf import MLPerfLog
+from flambeau.observe.progress import display
+from flambeau.observe.prometheus import LatestMetrics, metrics_text
+from flambeau.observe.tensorboard import TensorBoardScalars
+
+__all__ = [
+    "Event",
+    "EventLog",
+    "LatestMetrics",
+    "MLPerfLog",
+    "Observer",
+    "Observers",
+    "TensorBoardScalars",
+    "display",
+    "metrics_text",
+    "read_events",
+]

@@ -1,0 +1,70 @@
+"""What happens in a run, and the seam to those who want to know.
+
+The kinds of events and their fields:
+
+    job_start    name, workers, batch_size, global_batch, steps_total (None: unknown), epochs,
+                 run_dir, resumed_step (0: a new run); optional: train_rows (rows of an epoch)
+    generation   number
+    epoch_start  epoch
+    epoch_end    epoch
+    progress     step, epoch, steps_total, rows (so far), rows_per_second (all workers), loss, lr,
+                 and since the last one, in seconds per step: data_seconds, compute_seconds,
+                 communication_seconds
+    evaluation   step, epoch, metrics {name: value}, rows; optional: seconds (how long it took)
+    scalars      step, values {tag: value}: the user's own
+    checkpoint   step, path
+    best         step, metric, value
+    worker_lost  rank, reason
+    restart      generation, reason
+    log          rank, stream ("stdout" or "stderr"), text
+    warning      text
+    job_end      status ("finished", "stopped" or "failed"), step, error (or None), metrics
+"""
+
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, final
+
+
+@final
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened; `time` is in seconds since 1970."""
+
+    kind: str
+    time: float
+    fields: dict[str, Any]
+
+
+class Observer(ABC):
+    """Is told every event of a run, in order, and closed once at its end.
+
+    Kinds that an observer does not know are none of its business: it ignores them.
+    """
+
+    @abstractmethod
+    def observe(self, event: Event) -> None:
+        """Take note of `event`; returns soon, since the controller waits."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write out what is pending and let go of files and the terminal."""
+
+
+@final
+class Observers(Observer):
+    """Several observers as one. If one raises, the others are still told before the error is."""
+
+    def __init__(self, observers: list[Observer]) -> None:
+        self._observers = observers
+
+    def observe(self, event: Event) -> None:
+        with ExitStack() as calls:
+            for observer in reversed(self._observers):
+                calls.callback(observer.observe, event)
+
+    def close(self) -> None:
+        with ExitStack() as calls:
+            for observer in reversed(self._observers):
+                calls.callback(observer.close)

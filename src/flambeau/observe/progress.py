@@ -1,0 +1,202 @@
+"""What a person sees of a run: one progress bar for the whole job, or plain lines.
+
+Everything goes to stderr, so that a program's own output stays clean. Time is that of the events.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Literal, final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
+from rich.text import Text
+
+from flambeau.observe.event import Event, Observer
+
+
+def display(
+    mode: Literal["auto", "bar", "lines", "none"],
+    every_seconds: float,
+    console: Console | None = None,
+) -> Observer:
+    """Shows a run on `console` (stderr by default).
+
+    `auto` is a bar on a terminal and otherwise, as in notebooks and files, a line of progress
+    every `every_seconds`.
+    """
+    if mode == "none":
+        return _Nothing()
+    # A notebook's own way of printing would not go to stderr.
+    console = console or Console(stderr=True, force_jupyter=False)
+    if mode == "bar" or (mode == "auto" and _can_redraw(console)):
+        return _Bar(console)
+    return _Lines(console, every_seconds)
+
+
+def _can_redraw(console: Console) -> bool:
+    # Not `console.is_terminal`: FORCE_COLOR, which notebooks and CI systems set, makes that true.
+    return console.file.isatty() and not console.is_dumb_terminal
+
+
+@final
+class _Nothing(Observer):
+    def observe(self, event: Event) -> None:
+        """Shown to nobody."""
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+@final
+class _Lines(Observer):
+    def __init__(self, console: Console, every_seconds: float) -> None:
+        self._console = console
+        self._every_seconds = every_seconds
+        self._last_shown = float("-inf")
+        self._unshown: Event | None = None
+
+    def observe(self, event: Event) -> None:
+        if event.kind == "progress":
+            self._unshown = event
+            if event.time - self._last_shown >= self._every_seconds:
+                self._show_progress()
+            return
+        if event.kind == "job_end":
+            self._show_progress()
+        _print_message(self._console, event)
+
+    def close(self) -> None:
+        """The console belongs to the caller."""
+
+    def _show_progress(self) -> None:
+        if self._unshown is not None:
+            _print(self._console, Text(_progress(self._unshown.fields, "loss", "lr")))
+            self._last_shown = self._unshown.time
+            self._unshown = None
+
+
+@final
+class _Bar(Observer):
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._now = 0.0
+        self._status = ""
+        self._metrics = ""
+        self._progress = Progress(
+            BarColumn(bar_width=16),
+            TextColumn("{task.fields[status]}", markup=False, table_column=Column(ratio=1)),
+            TimeRemainingColumn(),
+            console=console,
+            expand=True,
+            refresh_per_second=4,
+            get_time=lambda: self._now,
+            # The program's own prints stay above the bar, unless they go to a file.
+            redirect_stdout=sys.stdout.isatty(),
+        )
+        self._task = self._progress.add_task("", total=None, start=False, status="starting")
+
+    def observe(self, event: Event) -> None:
+        self._now = event.time
+        match event.kind:
+            case "job_start":
+                _print_message(self._console, event)
+                self._start(event.fields)
+            case "progress":
+                self._advance(event.fields)
+            case "evaluation":
+                self._metrics = _valid(event.fields["metrics"])
+                self._show_status()
+            case "job_end":
+                self.close()
+                _print_message(self._console, event)
+            case _:
+                _print_message(self._console, event)
+
+    def close(self) -> None:
+        if self._progress.live.is_started:
+            self._progress.stop()
+
+    def _start(self, job: dict[str, Any]) -> None:
+        self._progress.update(
+            self._task, total=job["steps_total"], completed=job["resumed_step"] or 0
+        )
+        self._progress.start_task(self._task)
+        self._progress.start()
+
+    def _advance(self, fields: dict[str, Any]) -> None:
+        self._progress.update(self._task, total=fields["steps_total"], completed=fields["step"])
+        self._status = _progress(fields, "loss")
+        self._show_status()
+
+    def _show_status(self) -> None:
+        self._progress.update(self._task, status=f"{self._status}  {self._metrics}".strip())
+
+
+def _progress(fields: dict[str, Any], *numbers: str) -> str:
+    """`step 120/900  epoch 2  12,345 rows/s`, and the fields named in `numbers`."""
+    total = "" if fields["steps_total"] is None else f"/{fields['steps_total']}"
+    line = f"step {fields['step']}{total}  epoch {fields['epoch']}"
+    if fields["rows_per_second"] is not None:
+        line += f"  {fields['rows_per_second']:,.0f} rows/s"
+    return line + _numbers({name: fields[name] for name in numbers})
+
+
+def _valid(metrics: dict[str, Any]) -> str:
+    return f"valid:{_numbers(metrics)[1:]}"
+
+
+def _numbers(named: dict[str, Any]) -> str:
+    return "".join(f"  {name} {value:.4g}" for name, value in named.items() if value is not None)
+
+
+_STYLES = {"warning": "yellow", "worker_lost": "red", "restart": "yellow"}
+
+
+def _print_message(console: Console, event: Event) -> None:
+    """Print what is to be read in the course of things; for most kinds of events nothing."""
+    style = "red" if event.fields.get("status") == "failed" else _STYLES.get(event.kind, "")
+    for line in _message(event.kind, event.fields):
+        _print(console, Text(line, style) if isinstance(line, str) else line)
+
+
+def _print(console: Console, line: Text) -> None:
+    # The style is that of the line alone: one given to `print` would colour the bar as well.
+    console.print(line, highlight=False, soft_wrap=True)
+
+
+def _message(kind: str, fields: dict[str, Any]) -> Iterator[str | Text]:
+    match kind:
+        case "job_start":
+            yield from _job_start(fields)
+        case "evaluation":
+            yield f"step {fields['step']}  {_valid(fields['metrics'])}"
+        case "log":
+            for line in fields["text"].splitlines():
+                yield Text(f"[worker {fields['rank']}] ") + Text.from_ansi(line)
+        case "warning":
+            yield f"warning: {fields['text']}"
+        case "worker_lost":
+            yield f"worker {fields['rank']} lost: {fields['reason']}"
+        case "restart":
+            yield f"restart as generation {fields['generation']}: {fields['reason']}"
+        case "job_end":
+            yield _job_end(fields)
+
+
+def _job_start(job: dict[str, Any]) -> Iterator[str]:
+    workers = job["workers"]
+    yield (
+        f"run {job['name']}: {job['batch_size']} x {workers} = {job['global_batch']} rows a step, "
+        f"{workers} worker{'s' * (workers > 1)}, {job['run_dir']}"
+    )
+    if job["resumed_step"]:
+        yield f"going on from step {job['resumed_step']}"
+
+
+def _job_end(end: dict[str, Any]) -> str:
+    line = f"{end['status']} at step {end['step']}"
+    if end["error"]:
+        _, _, last_line = end["error"].strip().rpartition("\n")
+        line += f": {last_line}"
+    return line + _numbers(end["metrics"] or {})

@@ -1,0 +1,87 @@
+"""Scalars for TensorBoard, without torch or TensorFlow."""
+
+from pathlib import Path
+from typing import Any, final
+
+from flambeau.errors import MissingDependencyError
+from flambeau.observe.event import Event, Observer
+
+_PROGRESS_TAGS = {
+    "loss": "train/loss",
+    "lr": "train/lr",
+    "rows_per_second": "train/rows_per_second",
+    "data_seconds": "time/data",
+    "compute_seconds": "time/compute",
+    "communication_seconds": "time/communication",
+}
+
+
+@final
+class TensorBoardScalars(Observer):
+    """Writes `train/*`, `time/*` and `valid/*` and the user's own scalars to an event file.
+
+    After a resume or a restart, points of steps that are trained again are marked as replaced.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self._writer = _event_file(directory)
+        self._rewound = False
+
+    def observe(self, event: Event) -> None:
+        match event.kind:
+            case "job_start":
+                self._rewound = bool(event.fields["resumed_step"])
+            case "restart":
+                self._rewound = True
+            case "progress":
+                self._progress(event)
+            case "evaluation":
+                metrics = event.fields["metrics"]
+                self._scalars(event, {f"valid/{name}": value for name, value in metrics.items()})
+                self._writer.flush()
+            case "scalars":
+                self._scalars(event, event.fields["values"])
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _progress(self, event: Event) -> None:
+        if self._rewound:
+            self._replace_from(event)
+            self._rewound = False
+        named = {tag: event.fields.get(name) for name, tag in _PROGRESS_TAGS.items()}
+        self._scalars(event, named)
+
+    def _scalars(self, event: Event, values: dict[str, Any]) -> None:
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        points = [
+            Summary.Value(tag=tag, simple_value=float(value))
+            for tag, value in values.items()
+            if value is not None
+        ]
+        self._add(event, summary=Summary(value=points))
+
+    def _replace_from(self, event: Event) -> None:
+        """Tell TensorBoard that what it has read of this step and later ones no longer holds."""
+        from tensorboard.compat.proto.event_pb2 import SessionLog
+
+        self._add(event, session_log=SessionLog(status=SessionLog.START))
+
+    def _add(self, event: Event, **content: Any) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event as Record
+
+        step = event.fields["step"]
+        self._writer.add_event(Record(wall_time=event.time, step=step, **content))
+
+
+def _event_file(directory: str | Path) -> Any:
+    # Imported here because it takes some 0.2 s, which a run without TensorBoard need not pay.
+    try:
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"scalars for TensorBoard need {error.name}, which is not installed; "
+            "pip install tensorboard, or turn them off with observe.tensorboard=False"
+        ) from error
+    return EventFileWriter(str(directory))

@@ -1,0 +1,164 @@
+"""Every worker holds the whole model; gradients are averaged over all of them at each step."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from flambeau.config import AllReduce
+from flambeau.errors import ModelError
+from flambeau.strategies import sync_batch_norm
+from flambeau.strategies.base import Clipping, Strategy, average_buffers
+from flambeau.strategies.group import Group
+
+
+@final
+class AllReduceStrategy(Strategy):
+    """Averages gradients with torch's DDP while backward runs.
+
+    With the user's own step, gradients are averaged in one piece at `update`: DDP expects one
+    backward per forward, which a GAN, for one, does not give it. With `local_sgd=k` weights are
+    averaged every k updates instead.
+    """
+
+    def __init__(self, settings: AllReduce, group: Group, clipping: Clipping) -> None:
+        self._settings = settings
+        self._group = group
+        self._clipping = clipping
+        self._ddp: DistributedDataParallel | None = None
+        self._updates = 0
+
+    def attach(
+        self, model: nn.Module, optimizers: Mapping[str, Optimizer], *, own_step: bool
+    ) -> Callable[..., Any]:
+        """Rank 0's weights and buffers everywhere; DDP around the model unless it cannot be."""
+        self._model, self._optimizers = model, optimizers
+        self._reduce_at_update = own_step and self._settings.local_sgd is None
+        if self._group.size == 1:
+            return model
+        self._share_first_weights()
+        if own_step or self._settings.local_sgd is not None:
+            return model
+        self._ddp = self._wrap(model)
+        return self._ddp
+
+    def backward(self, loss: Tensor, *, last: bool) -> None:
+        """Add gradients; DDP exchanges them during the last part's backward."""
+        wait = self._ddp.no_sync() if self._ddp is not None and not last else nullcontext()
+        with wait:
+            loss.backward()  # type: ignore[no-untyped-call]
+
+    def update(self, name: str = "") -> None:
+        """Average what is not averaged yet, clip, step, clear."""
+        optimizer = self._optimizer(name)
+        if self._reduce_at_update and self._group.size > 1:
+            self._average_gradients(optimizer)
+        self._clipping.apply(optimizer)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        self._updates += 1
+        local = self._settings.local_sgd
+        if local is not None and self._updates % local == 0:
+            self._average_weights()
+
+    def synchronize(self) -> None:
+        """Average running statistics, and with local SGD the weights."""
+        if self._settings.local_sgd is not None:
+            self._average_weights()
+        average_buffers(self._model, self._group.sum, self._group.size)
+
+    def weightless(self, on: bool) -> None:
+        """Keep rows without weight out of synchronised statistics."""
+        for module in self._model.modules():
+            if isinstance(module, sync_batch_norm.SyncBatchNorm):
+                module.muted = on
+
+    def communication_seconds(self) -> float:
+        """What DDP measured as communication that no computation hid, in a recent step."""
+        if self._ddp is None:
+            return 0.0
+        stats = self._ddp._get_ddp_logging_data()  # type: ignore[no-untyped-call]
+        whole = float(stats.get("avg_backward_comm_time", 0))
+        hidden = float(stats.get("avg_backward_compute_comm_overlap_time", 0))
+        return max(0.0, whole - hidden) / 1e9
+
+    def _optimizer(self, name: str) -> Optimizer:
+        if name not in self._optimizers:
+            raise ModelError(f"there is no optimizer '{name}'; there is {list(self._optimizers)}")
+        return self._optimizers[name]
+
+    def _share_first_weights(self) -> None:
+        with torch.no_grad():
+            for tensor in (*self._model.parameters(), *self._model.buffers()):
+                self._group.broadcast(tensor.data)
+
+    def _wrap(self, model: nn.Module) -> DistributedDataParallel:
+        settings = self._settings
+        device = next(model.parameters()).device
+        ddp = DistributedDataParallel(
+            model,
+            device_ids=[device.index] if device.type == "cuda" else None,
+            init_sync=False,
+            gradient_as_bucket_view=True,
+            bucket_cap_mb=settings.bucket_mb,
+            find_unused_parameters=settings.find_unused,
+            **_OWN_BUFFERS,
+        )
+        hook = _compression_hook(settings.compression)
+        if hook is not None:
+            ddp.register_comm_hook(*hook)
+        return ddp
+
+    def _average_gradients(self, optimizer: Optimizer) -> None:
+        """One all-reduce for all gradients. A parameter without one anywhere keeps none."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        present = torch.tensor([float(p.grad is not None) for p in parameters])
+        grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+        # Workers need not have gradients for the same parameters, but must exchange the same sizes.
+        flat = torch.cat([g.flatten() for g in grads] + [present.to(grads[0])])
+        self._group.sum(flat)
+        mean = flat[: -len(parameters)] / self._group.size
+        means = torch.split(mean, [g.numel() for g in grads])
+        for parameter, mean, anywhere in zip(
+            parameters, means, flat[-len(parameters) :].tolist(), strict=True
+        ):
+            parameter.grad = mean.view_as(parameter) if anywhere else None
+
+    def _average_weights(self) -> None:
+        if self._group.size == 1:
+            return
+        with torch.no_grad():
+            parameters = list(self._model.parameters())
+            flat = torch.cat([p.flatten() for p in parameters])
+            self._group.sum(flat).div_(self._group.size)
+            parts = torch.split(flat, [p.numel() for p in parameters])
+            for parameter, part in zip(parameters, parts, strict=True):
+                parameter.copy_(part.view_as(parameter))
+
+
+# Running statistics are each worker's own until `synchronize`; older torch has the older name.
+_OWN_BUFFERS: dict[str, Any] = {
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+    else "broadcast_buffers": False
+}
+
+
+def _compression_hook(name: str) -> tuple[Any, Any] | None:
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+    if name == "none":
+        return None
+    if name == "powersgd":
+        state = powerSGD_hook.PowerSGDState(
+            dist.group.WORLD, matrix_approximation_rank=2, start_powerSGD_iter=10
+        )
+        return state, powerSGD_hook.powerSGD_hook
+    hooks = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
+    return dist.group.WORLD, hooks[name]

@@ -1,0 +1,85 @@
+"""The workers of a job as one group: the few collective operations that training needs."""
+
+from abc import ABC, abstractmethod
+from typing import final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class Group(ABC):
+    """All workers, seen from one of them."""
+
+    rank: int
+    size: int
+
+    @abstractmethod
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The tensor, replaced by its sum over all workers."""
+
+    @abstractmethod
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """The tensor, replaced by rank 0's."""
+
+    @abstractmethod
+    def gather(self, data: bytes) -> list[bytes]:
+        """Everybody's bytes, by rank, on every worker."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the worker that writes for all."""
+        return self.rank == 0
+
+
+@final
+class Solo(Group):
+    """A group of one, without any communication."""
+
+    rank = 0
+    size = 1
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The tensor itself."""
+        return tensor
+
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """The tensor itself."""
+        return tensor
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """One's own."""
+        return [data]
+
+
+@final
+class ProcessGroup(Group):
+    """torch.distributed's default group."""
+
+    def __init__(self) -> None:
+        self.rank = dist.get_rank()
+        self.size = dist.get_world_size()
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """All-reduce in place."""
+        dist.all_reduce(tensor)
+        return tensor
+
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """Broadcast from rank 0 in place."""
+        dist.broadcast(tensor, src=0)
+        return tensor
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """Sizes first, then all contents, padded to the longest. Nothing is pickled."""
+        sizes = torch.zeros(self.size, dtype=torch.int64)
+        sizes[self.rank] = len(data)
+        lengths = [int(length) for length in self.sum(sizes)]
+        padded = torch.zeros(max(1, *lengths), dtype=torch.uint8)
+        if data:
+            padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        parts = [torch.empty_like(padded) for _ in lengths]
+        dist.all_gather(parts, padded)
+        return [
+            part[:length].numpy().tobytes() for part, length in zip(parts, lengths, strict=True)
+        ]

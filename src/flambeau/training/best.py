@@ -1,0 +1,54 @@
+"""Keeping track of the best value of a metric, and of how long it has not improved."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flambeau.errors import ConfigError
+from flambeau.training.metrics import higher_is_better
+
+
+@dataclass
+class Best:
+    """The best value so far of one metric. `stale` counts evaluations without improvement."""
+
+    metric: str
+    mode: Literal["auto", "min", "max"] = "auto"
+    min_delta: float = 0.0
+    value: float | None = None
+    stale: int = 0
+    _higher: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = {"min": False, "max": True}
+        self._higher = (
+            known[self.mode] if self.mode in known else higher_is_better(self.metric.split("/")[-1])
+        )
+
+    def improves(self, metrics: dict[str, float]) -> bool:
+        """Take note of an evaluation; whether it is the best so far."""
+        if self.metric not in metrics:
+            raise ConfigError(
+                f"there is no metric '{self.metric}' to watch; evaluated are "
+                f"{', '.join(sorted(metrics)) or 'none'}: add it to metrics="
+            )
+        new = metrics[self.metric]
+        if math.isnan(new) or not self._better(new):
+            self.stale += 1
+            return False
+        self.value, self.stale = new, 0
+        return True
+
+    def _better(self, new: float) -> bool:
+        if self.value is None:
+            return True
+        gain = new - self.value if self._higher else self.value - new
+        return gain > self.min_delta
+
+    def dump(self) -> dict[str, Any]:
+        """As plain values, for a checkpoint."""
+        return {"value": self.value, "stale": self.stale}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.value, self.stale = state["value"], state["stale"]

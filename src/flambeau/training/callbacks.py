@@ -1,0 +1,89 @@
+"""The seam for what should happen during training beside training."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from flambeau.data.batch import Batch
+
+
+@dataclass
+class TrainingView:
+    """What a callback may see of the training. Callbacks run on every worker."""
+
+    model: nn.Module
+    optimizers: Mapping[str, Optimizer]
+    run_dir: Path
+    rank: int
+    workers: int
+    log: Callable[[dict[str, float]], None]
+    step: int = 0
+    epoch: int = 0
+    loss: float = float("nan")
+    batch: Batch | None = None
+    arguments: Callable[[Batch], tuple[list[Any], dict[str, Any]]] | None = None
+    stopping: bool = False
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the worker that should write, if only one should."""
+        return self.rank == 0
+
+    def stop(self) -> None:
+        """End the training soon, after a checkpoint. Any worker may ask."""
+        self.stopping = True
+
+
+class Callback:
+    """Override what you need. All methods get a `TrainingView`."""
+
+    def on_start(self, view: TrainingView) -> None:
+        """Before the first step."""
+
+    def on_step_end(self, view: TrainingView) -> None:
+        """After each update."""
+
+    def on_epoch_end(self, view: TrainingView) -> None:
+        """After each epoch."""
+
+    def on_evaluation(self, view: TrainingView, metrics: Mapping[str, float]) -> None:
+        """After each evaluation by the workers."""
+
+    def on_end(self, view: TrainingView) -> None:
+        """After the last step, also if the training was stopped."""
+
+
+class Callbacks(Callback):
+    """Several, called in order."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self._callbacks = callbacks
+
+    def on_start(self, view: TrainingView) -> None:
+        """See `Callback`."""
+        for callback in self._callbacks:
+            callback.on_start(view)
+
+    def on_step_end(self, view: TrainingView) -> None:
+        """See `Callback`."""
+        for callback in self._callbacks:
+            callback.on_step_end(view)
+
+    def on_epoch_end(self, view: TrainingView) -> None:
+        """See `Callback`."""
+        for callback in self._callbacks:
+            callback.on_epoch_end(view)
+
+    def on_evaluation(self, view: TrainingView, metrics: Mapping[str, float]) -> None:
+        """See `Callback`."""
+        for callback in self._callbacks:
+            callback.on_evaluation(view, metrics)
+
+    def on_end(self, view: TrainingView) -> None:
+        """See `Callback`."""
+        for callback in self._callbacks:
+            callback.on_end(view)

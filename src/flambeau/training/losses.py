@@ -1,0 +1,318 @@
+"""The number that training makes smaller.
+
+However a loss is given, its value for a batch is the sum of weight x loss over the rows, divided by
+the number of rows. Dividing by the sum of weights instead would make the result depend on how rows
+are spread over workers; this way N workers give exactly what one gives.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from flambeau.config.settings import nearest
+from flambeau.data.batch import Batch
+from flambeau.errors import ConfigError, DataError, ModelError
+
+LossSetting = str | Callable[..., Any] | Mapping[str, str | Callable[..., Any]] | None
+
+
+class Loss(ABC):
+    """The loss of a batch; `name` is None for the user's own."""
+
+    name: str | None = None
+
+    @abstractmethod
+    def __call__(self, output: Any, batch: Batch, label: Any, weight: Tensor | None) -> Tensor:
+        """The loss as a scalar. Rows whose label is NaN count 0, and still count as rows."""
+
+
+@final
+class NamedLoss(Loss):
+    """One of the losses known by name."""
+
+    def __init__(self, name: str) -> None:
+        if name not in _NAMED:
+            raise ConfigError(f"loss: unknown loss '{name}'; {nearest(name, _NAMED)}")
+        self.name: str = name
+        self._function = _NAMED[name]
+
+    def __call__(self, output: Any, batch: Batch, label: Any, weight: Tensor | None) -> Tensor:
+        return _total(self.per_row(_tensor(output, self.name), _label(label, self.name)), weight)
+
+    def per_row(self, output: Tensor, label: Tensor) -> Tensor:
+        """The loss of each row: [rows]; the mean where a row has several labels."""
+        return self._function(self.name, _full_precision(output), label)
+
+
+@final
+class ModuleLoss(Loss):
+    """A torch loss, called as `loss(output, label)`.
+
+    Labels are brought to the shape and type that torch's losses expect. With `reduction="mean"`
+    torch averages: exact over workers unless the loss has class weights. Sample weights and
+    missing labels need `reduction="none"`.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+
+    def __call__(self, output: Any, batch: Batch, label: Any, weight: Tensor | None) -> Tensor:
+        if not (isinstance(output, Tensor) and isinstance(label, Tensor)):
+            return self._reduced(self._module(output, label), batch, weight)
+        label, missing = _without_nan(_aligned(output, label))
+        output = _full_precision(output)
+        losses = self._module(output, _typed(output, label))
+        if missing is not None and losses.shape == missing.shape:
+            losses = losses.masked_fill(missing, 0.0)
+        elif missing is not None and bool(missing.any()):
+            raise self._needs_rows("a missing label")
+        return self._reduced(losses, batch, weight)
+
+    def _reduced(self, losses: Tensor, batch: Batch, weight: Tensor | None) -> Tensor:
+        if weight is not None and not losses.ndim:
+            raise self._needs_rows("weight=")
+        return _scalar(losses, batch, weight, type(self._module).__name__)
+
+    def _needs_rows(self, what: str) -> ModelError:
+        name = type(self._module).__name__
+        return ModelError(
+            f"{what} needs the loss of each row, but {name} gives one number for the batch: "
+            f'use {name}(reduction="none")'
+        )
+
+
+@final
+class FunctionLoss(Loss):
+    """The user's `f(output, batch)`: a scalar, or the loss of each row [rows].
+
+    Weights are applied to losses of rows; a function that gives a scalar weighs rows itself.
+    """
+
+    def __init__(self, function: Callable[[Any, Batch], Tensor]) -> None:
+        self._function = function
+
+    def __call__(self, output: Any, batch: Batch, label: Any, weight: Tensor | None) -> Tensor:
+        losses = self._function(output, batch)
+        name = getattr(self._function, "__name__", type(self._function).__name__)
+        return _scalar(losses, batch, weight, name)
+
+
+@final
+class TaskLosses(Loss):
+    """The sum of the losses of several tasks.
+
+    The model gives `{task: output}`, or a tuple in the order of the labels.
+    """
+
+    def __init__(self, tasks: Mapping[str, Loss]) -> None:
+        self.tasks = dict(tasks)
+
+    def __call__(self, output: Any, batch: Batch, label: Any, weight: Tensor | None) -> Tensor:
+        if not isinstance(label, Mapping) or set(label) != set(self.tasks):
+            given = list(label) if isinstance(label, Mapping) else _describe(label)
+            raise ModelError(
+                f"loss= is for the tasks {list(self.tasks)}, so label= must be "
+                f"{{task: column}} with the same tasks; it gives {given}"
+            )
+        outputs = task_outputs(output, label)
+        losses = [
+            loss(outputs[task], batch, label[task], weight) for task, loss in self.tasks.items()
+        ]
+        return torch.stack(losses).sum()
+
+
+@final
+class OutputLoss(Loss):
+    """The model's output is the loss."""
+
+    def __call__(self, output: Any, batch: Batch, label: Any, weight: Tensor | None) -> Tensor:
+        if isinstance(output, Tensor) and output.ndim == 0:
+            return output
+        raise ModelError(
+            f"without loss= the model's output must be the loss, a scalar tensor; the model gave "
+            f"{_describe(output)}. Give loss='bce', 'cross_entropy', ... or f(output, batch)"
+        )
+
+
+def build_loss(setting: LossSetting) -> Loss:
+    """The loss for a name, a torch loss, `f(output, batch)`, `{task: loss}`, or none at all."""
+    if setting is None:
+        return OutputLoss()
+    if isinstance(setting, str):
+        return NamedLoss(setting)
+    if isinstance(setting, Mapping):
+        return TaskLosses({task: build_loss(loss) for task, loss in setting.items()})
+    if isinstance(setting, type):
+        raise ConfigError(f"loss={setting.__name__} is a class: give {setting.__name__}(...)")
+    return ModuleLoss(setting) if isinstance(setting, nn.Module) else FunctionLoss(setting)
+
+
+def task_outputs(output: Any, label: Mapping[str, Any]) -> dict[str, Any]:
+    """The output of each task, from a dict or from a tuple in the order of the labels."""
+    if isinstance(output, Mapping) and set(label) <= set(output):
+        return {task: output[task] for task in label}
+    if isinstance(output, tuple | list) and len(output) == len(label):
+        return dict(zip(label, output, strict=True))
+    raise ModelError(
+        f"the tasks {list(label)} need a model that gives {{task: output}}, or a tuple of "
+        f"{len(label)} outputs in this order; the model gave {_describe(output)}"
+    )
+
+
+def _elementwise(
+    function: Callable[..., Tensor],
+) -> Callable[[str, Tensor, Tensor], Tensor]:
+    """The loss of each row from one of each element."""
+
+    def per_row(name: str, output: Tensor, label: Tensor) -> Tensor:
+        label = _aligned(output, label)
+        if label.shape != output.shape:
+            raise ModelError(
+                f"loss '{name}' needs an output and labels of the same shape, [rows] or "
+                f"[rows, values]; the model gave {list(output.shape)} for labels of "
+                f"{list(label.shape)}"
+            )
+        label, missing = _without_nan(label)
+        if name in ("bce", "bce_prob"):
+            _check_range(name, label, 1, "labels are 0 and 1, or between them")
+        losses = function(output, label.to(output.dtype), reduction="none")
+        return _per_row(losses if missing is None else losses.masked_fill(missing, 0.0))
+
+    return per_row
+
+
+def _bce_prob(output: Tensor, label: Tensor, reduction: str) -> Tensor:
+    inside = (output >= 0.0) & (output <= 1.0)
+    if output.device.type == "cpu" and not bool(inside.all()):
+        raise ModelError(
+            f"loss 'bce_prob' needs probabilities; the model gave {output[~inside][0].item():g}. "
+            "For a model without a final sigmoid use loss='bce'"
+        )
+    return F.binary_cross_entropy(output, label, reduction=reduction)
+
+
+def _classwise(function: Callable[..., Tensor]) -> Callable[[str, Tensor, Tensor], Tensor]:
+    """The loss of each row from outputs of [rows, classes] and integer labels."""
+
+    def per_row(name: str, output: Tensor, label: Tensor) -> Tensor:
+        label = _flat(label)
+        if output.ndim < 2 or output.shape[1] < 2 or label.shape != _without_classes(output):
+            raise ModelError(
+                f"loss '{name}' needs an output of [rows, classes] and integer labels of [rows]; "
+                f"the model gave {list(output.shape)} for labels of {list(label.shape)}"
+            )
+        label, missing = _without_nan(label)
+        classes = output.shape[1]
+        hint = f"the model gives {classes} classes, so labels are 0 to {classes - 1}"
+        _check_range(name, label, classes - 1, hint)
+        losses = function(output, label.to(torch.int64), reduction="none")
+        return _per_row(losses if missing is None else losses.masked_fill(missing, 0.0))
+
+    return per_row
+
+
+_NAMED: dict[str, Callable[[str, Tensor, Tensor], Tensor]] = {
+    "bce": _elementwise(F.binary_cross_entropy_with_logits),
+    "bce_prob": _elementwise(_bce_prob),
+    "cross_entropy": _classwise(F.cross_entropy),
+    "nll": _classwise(F.nll_loss),
+    "mse": _elementwise(F.mse_loss),
+    "mae": _elementwise(F.l1_loss),
+    "huber": _elementwise(F.huber_loss),
+}
+
+
+def _aligned(output: Tensor, label: Tensor) -> Tensor:
+    """Labels of [rows, 1] for outputs of [rows, 1]; otherwise without that last dimension."""
+    if label.shape == output.shape:
+        return label
+    return label.unsqueeze(-1) if output.shape == (*label.shape, 1) else _flat(label)
+
+
+def _flat(label: Tensor) -> Tensor:
+    return label.squeeze(1) if label.ndim == 2 and label.shape[1] == 1 else label
+
+
+def _typed(output: Tensor, label: Tensor) -> Tensor:
+    """Labels as torch's losses take them: values in the output's type, classes in int64."""
+    if label.shape == output.shape:
+        return label.to(output.dtype)
+    return label.to(torch.int64) if label.shape == _without_classes(output) else label
+
+
+def _full_precision(output: Tensor) -> Tensor:
+    return output.float() if output.dtype in (torch.bfloat16, torch.float16) else output
+
+
+def _without_classes(output: Tensor) -> torch.Size:
+    return output.shape[:1] + output.shape[2:]
+
+
+def _without_nan(label: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Labels with 0 for NaN, and where that was; None for integers, which are never missing."""
+    if not label.is_floating_point():
+        return label, None
+    missing = label.isnan()
+    return label.masked_fill(missing, 0.0), missing
+
+
+def _check_range(name: str, label: Tensor, highest: int, hint: str) -> None:
+    # On a GPU this would wait for the device at each step.
+    if label.device.type != "cpu" or not label.numel():
+        return
+    low, high = torch.aminmax(label)
+    if low.item() >= 0 and high.item() <= highest:
+        return
+    where = ((label < 0) | (label > highest)).nonzero()[0]
+    bad = label[tuple(where)].item()
+    raise DataError(
+        f"label {bad:g} in row {int(where[0])} of the batch does not fit loss '{name}': {hint}"
+    )
+
+
+def _per_row(losses: Tensor) -> Tensor:
+    return losses if losses.ndim == 1 else losses.flatten(1).mean(1)
+
+
+def _total(losses: Tensor, weight: Tensor | None) -> Tensor:
+    """The sum over rows divided by their number; 0 for an empty batch."""
+    weighted = losses if weight is None else losses * weight.reshape(-1).to(losses.dtype)
+    return weighted.sum() / max(1, len(losses))
+
+
+def _scalar(losses: Any, batch: Batch, weight: Tensor | None, name: str) -> Tensor:
+    if isinstance(losses, Tensor) and losses.ndim == 0:
+        return losses
+    if isinstance(losses, Tensor) and len(losses) == batch.size:
+        return _total(_per_row(losses), weight)
+    raise ModelError(
+        f"loss {name} must give a scalar tensor or the loss of each of the {batch.size} rows; "
+        f"it gave {_describe(losses)}"
+    )
+
+
+def _tensor(output: Any, name: str) -> Tensor:
+    if isinstance(output, Tensor):
+        return output
+    raise ModelError(
+        f"loss '{name}' needs a model that gives one tensor; it gave {_describe(output)}. "
+        "Use loss={task: loss} or loss=f(output, batch)"
+    )
+
+
+def _label(label: Any, name: str) -> Tensor:
+    if isinstance(label, Tensor):
+        return label
+    if isinstance(label, Mapping):
+        raise ModelError(f"loss '{name}' is for one label; for {list(label)} use {{task: loss}}")
+    raise ModelError(f"loss '{name}' needs label=: the column to learn; got {_describe(label)}")
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,41 @@
+"""Metrics that are exact over any number of workers, by name."""
+
+from collections.abc import Sequence
+
+from flambeau.config.settings import nearest
+from flambeau.errors import ConfigError
+from flambeau.training.metrics.base import Metric, State
+from flambeau.training.metrics.counts import F1, Accuracy, Precision, Recall, Top5
+from flambeau.training.metrics.probability import Calibration, LogLoss, NormalizedEntropy
+from flambeau.training.metrics.ranking import Auc, GroupedAuc
+from flambeau.training.metrics.regression import Mae, Rmse
+
+__all__ = ["METRICS", "Metric", "State", "build_metrics", "higher_is_better"]
+
+METRICS: dict[str, type[Metric]] = {
+    metric.name: metric
+    for metric in (
+        *(Accuracy, Top5, Precision, Recall, F1),
+        *(LogLoss, NormalizedEntropy, Calibration),
+        *(Auc, GroupedAuc),
+        *(Rmse, Mae),
+    )
+}
+
+
+def build_metrics(
+    names: Sequence[str], *, loss_name: str | None, exact_rows: int
+) -> dict[str, Metric]:
+    """New metrics by name. `loss_name` (None for the user's own) says what outputs mean."""
+    return {name: _known(name)(loss_name=loss_name, exact_rows=exact_rows) for name in names}
+
+
+def higher_is_better(name: str) -> bool:
+    """Whether a larger value of the metric (or of `"loss"`) is an improvement."""
+    return name != "loss" and _known(name).higher_is_better
+
+
+def _known(name: str) -> type[Metric]:
+    if name not in METRICS:
+        raise ConfigError(f"metrics: unknown metric '{name}'; {nearest(name, METRICS)}")
+    return METRICS[name]

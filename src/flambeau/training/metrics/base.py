@@ -1,0 +1,95 @@
+"""What a metric is: it accumulates on one worker, and merges with those of the others."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from flambeau.training.metrics.rows import Array, Rows, labelled_rows
+
+State = dict[str, Array]
+
+
+class Metric(ABC):
+    """A number about predictions and labels, the same however rows are spread over workers.
+
+    `loss_name` says what the model's outputs mean; up to `exact_rows` rows (of all workers) are
+    kept where a metric needs all of them.
+    """
+
+    name: ClassVar[str]
+    higher_is_better: ClassVar[bool]
+
+    def __init__(self, *, loss_name: str | None = None, exact_rows: int = 5_000_000) -> None:
+        self._loss_name = loss_name
+        self._exact_rows = exact_rows
+
+    def update(
+        self,
+        output: Tensor,
+        label: Tensor,
+        weight: Tensor | None = None,
+        group: Tensor | Array | None = None,
+    ) -> None:
+        """Add a batch: the model's raw outputs, labels (NaN: left out), weights and groups."""
+        # An empty batch has no shape to tell one value per row from several classes.
+        if label.numel():
+            self._add(labelled_rows(output, label, weight, group, self._loss_name))
+
+    @abstractmethod
+    def _add(self, rows: Rows) -> None:
+        """Take in some rows."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """What this worker has accumulated, for `merge`."""
+
+    @abstractmethod
+    def merge(self, states: Sequence[State]) -> None:
+        """Replace the state by the union of all workers' states (this one's among them)."""
+
+    @abstractmethod
+    def compute(self) -> float:
+        """The value over everything accumulated; NaN where it is not defined."""
+
+
+class SumMetric(Metric):
+    """A metric that is a function of a few sums over rows."""
+
+    def __init__(self, *, loss_name: str | None = None, exact_rows: int = 5_000_000) -> None:
+        super().__init__(loss_name=loss_name, exact_rows=exact_rows)
+        self._sums: Array = np.zeros(0)
+
+    @abstractmethod
+    def _terms(self, rows: Rows) -> Sequence[Array]:
+        """What to sum over rows, weight included: each [rows] or [rows, columns]."""
+
+    @abstractmethod
+    def _value(self, sums: Array) -> float:
+        """The metric from its sums; their first dimension is the term."""
+
+    def _add(self, rows: Rows) -> None:
+        self._include(np.stack([term.sum(axis=0) for term in self._terms(rows)]))
+
+    def _include(self, sums: Array) -> None:
+        # A worker without rows has an empty state: it does not know the number of classes.
+        if sums.size:
+            self._sums = self._sums + sums if self._sums.size else sums
+
+    def state(self) -> State:
+        return {"sums": self._sums}
+
+    def merge(self, states: Sequence[State]) -> None:
+        self._sums = np.zeros(0)
+        for state in states:
+            self._include(state["sums"])
+
+    def compute(self) -> float:
+        return self._value(self._sums) if self._sums.size else float("nan")
+
+
+def ratio(numerator: float, denominator: float) -> float:
+    """The quotient, or NaN when it is not defined."""
+    return float(numerator / denominator) if denominator else float("nan")

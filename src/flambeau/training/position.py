@@ -1,0 +1,49 @@
+"""Where a training is: in steps, epochs and rows."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass
+class Position:
+    """How far the training has come. `step` is the number of updates that have been made.
+
+    `start_row` is the row of the epoch's order at which the epoch was (re)entered: 0, unless a run
+    went on with another number of workers in the middle of an epoch. `rows` were applied in all,
+    `repeated` of them more than once because an epoch had to start again.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    step_in_epoch: int = 0
+    start_row: int = 0
+    rows: int = 0
+    rows_in_epoch: int = 0
+    repeated: int = 0
+
+    def advance(self, rows: int) -> None:
+        """One update with `rows` rows over all workers has been made."""
+        self.step += 1
+        self.step_in_epoch += 1
+        self.rows += rows
+        self.rows_in_epoch += rows
+
+    def next_epoch(self) -> None:
+        """The epoch is complete."""
+        self.epoch += 1
+        self.step_in_epoch = self.start_row = self.rows_in_epoch = 0
+
+    def change_workers(self, *, by_row: bool) -> None:
+        """Go on with another number of workers (or another batch size).
+
+        Data with row numbers goes on at the exact row; other data starts its epoch again.
+        """
+        if by_row:
+            self.start_row += self.rows_in_epoch
+        else:
+            self.repeated += self.rows_in_epoch
+        self.rows_in_epoch = self.step_in_epoch = 0
+
+    def dump(self) -> dict[str, Any]:
+        """As plain values, for a checkpoint."""
+        return asdict(self)

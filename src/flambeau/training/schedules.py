@@ -1,0 +1,244 @@
+"""Learning rates over time, from their settings."""
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from flambeau.config.code import CodeRef
+from flambeau.config.schedule import Schedule
+from flambeau.config.settings import nearest
+from flambeau.errors import ConfigError
+
+LoadCode = Callable[[CodeRef], Any]
+
+
+class LearningRate(ABC):
+    """Sets an optimizer's learning rates as training goes on."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """To be called after each update of the weights."""
+
+    @abstractmethod
+    def epoch_end(self) -> None:
+        """To be called after the last update of each epoch."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """The position, as JSON values (or tensors)."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a position; the optimizer's learning rates follow."""
+
+
+@final
+class FactorSchedule(LearningRate):
+    """The optimizer's learning rates times `factor(updates, epochs)`.
+
+    Only the position is saved: a resumed run may scale its learning rates anew, for instance for
+    another number of workers.
+    """
+
+    def __init__(self, optimizer: Optimizer, factor: Callable[[int, int], float]) -> None:
+        self._optimizer = optimizer
+        self._factor = factor
+        self._base = [group["lr"] for group in optimizer.param_groups]
+        self._updates = 0
+        self._epochs = 0
+        self._apply()
+
+    def step(self) -> None:
+        self._updates += 1
+        self._apply()
+
+    def epoch_end(self) -> None:
+        self._epochs += 1
+        self._apply()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"updates": self._updates, "epochs": self._epochs}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._updates, self._epochs = int(state["updates"]), int(state["epochs"])
+        self._apply()
+
+    def _apply(self) -> None:
+        factor = self._factor(self._updates, self._epochs)
+        for group, base in zip(self._optimizer.param_groups, self._base, strict=True):
+            group["lr"] = base * factor
+
+
+@final
+class TorchSchedule(LearningRate):
+    """A torch scheduler, advanced after each update or each epoch."""
+
+    def __init__(self, scheduler: LRScheduler, *, per_epoch: bool = False) -> None:
+        self._scheduler = scheduler
+        self._per_epoch = per_epoch
+
+    def step(self) -> None:
+        if not self._per_epoch:
+            self._scheduler.step()
+
+    def epoch_end(self) -> None:
+        if self._per_epoch:
+            self._scheduler.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        rates = [group["lr"] for group in self._scheduler.optimizer.param_groups]
+        return {"scheduler": _plain(self._scheduler.state_dict()), "rates": rates}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        # What JSON cannot hold was not saved; this scheduler has it from its arguments.
+        self._scheduler.load_state_dict({**self._scheduler.state_dict(), **state["scheduler"]})
+        groups = self._scheduler.optimizer.param_groups
+        for group, rate in zip(groups, state["rates"], strict=True):
+            group["lr"] = rate
+
+
+def build_schedule(
+    setting: Schedule | CodeRef,
+    optimizer: Optimizer,
+    total_steps: int | None,
+    steps_per_epoch: int | None,
+    load_code: LoadCode,
+) -> LearningRate:
+    """The schedule of one optimizer, which gets its first learning rate at once.
+
+    `total_steps` and `steps_per_epoch` are None where the data does not tell its length.
+    """
+    if isinstance(setting, CodeRef):
+        return TorchSchedule(_supported(load_code(setting)(optimizer), setting.name))
+    if setting.kind == "torch":
+        return _torch_schedule(setting, optimizer, total_steps, steps_per_epoch, load_code)
+    return FactorSchedule(optimizer, schedule_factor(setting, total_steps))
+
+
+def schedule_factor(setting: Schedule, total_steps: int | None) -> Callable[[int, int], float]:
+    """The factor on the learning rate after so many updates and epochs."""
+    shape = _step_factor(setting) if setting.kind == "step" else _decay(setting, total_steps)
+    rise = 1.0 - setting.warmup_from
+
+    def factor(updates: int, epochs: int) -> float:
+        if updates < setting.warmup:
+            return setting.warmup_from + rise * updates / setting.warmup
+        return shape(updates, epochs)
+
+    return factor
+
+
+def _step_factor(setting: Schedule) -> Callable[[int, int], float]:
+    milestones = sorted(setting.milestones)
+
+    def factor(updates: int, epochs: int) -> float:
+        position = epochs if setting.unit == "epoch" else updates
+        return float(setting.gamma ** bisect_right(milestones, position))
+
+    return factor
+
+
+def _decay(setting: Schedule, total_steps: int | None) -> Callable[[int, int], float]:
+    """From 1 after the warm-up down to `end`, where it stays."""
+    if setting.kind == "constant":
+        return lambda updates, epochs: 1.0
+    length = _decay_length(setting, total_steps)
+
+    def factor(updates: int, epochs: int) -> float:
+        progress = min(1.0, (updates - setting.warmup) / length)
+        return setting.end + (1.0 - setting.end) * _remaining(setting, progress)
+
+    return factor
+
+
+def _remaining(setting: Schedule, progress: float) -> float:
+    if setting.kind == "cosine":
+        return 0.5 * (1.0 + math.cos(math.pi * progress))
+    power = setting.power if setting.kind == "polynomial" else 1.0
+    return float((1.0 - progress) ** power)
+
+
+def _decay_length(setting: Schedule, total_steps: int | None) -> int:
+    if setting.steps is not None:
+        return setting.steps
+    if total_steps is None:
+        raise ConfigError(
+            f"schedule.kind='{setting.kind}' needs the length of the training, which this data "
+            "does not tell: set schedule.steps or max_steps"
+        )
+    return max(1, total_steps - setting.warmup)
+
+
+def _torch_schedule(
+    setting: Schedule,
+    optimizer: Optimizer,
+    total_steps: int | None,
+    steps_per_epoch: int | None,
+    load_code: LoadCode,
+) -> LearningRate:
+    assert setting.scheduler is not None
+    if setting.warmup:
+        raise ConfigError(
+            "schedule.warmup does not go with kind='torch': use a scheduler that warms up, or "
+            "give f(optimizer) that returns a SequentialLR"
+        )
+    kind = load_code(CodeRef(path=setting.scheduler))
+    known = list(inspect.signature(kind).parameters)[1:]
+    for argument in setting.args:
+        if argument not in known:
+            hint = nearest(argument, known)
+            raise ConfigError(f"schedule.args: {setting.scheduler} has no '{argument}'; {hint}")
+    lengths = {} if setting.unit == "epoch" else _lengths(setting, total_steps, steps_per_epoch)
+    args = setting.args | {name: value for name, value in lengths.items() if name in known}
+    try:
+        scheduler = kind(optimizer, **args)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"schedule.scheduler={setting.scheduler}: {error}") from error
+    return TorchSchedule(
+        _supported(scheduler, setting.scheduler), per_epoch=setting.unit == "epoch"
+    )
+
+
+def _lengths(
+    setting: Schedule, total_steps: int | None, steps_per_epoch: int | None
+) -> dict[str, int]:
+    """The lengths that OneCycleLR and its like need, unless they are given."""
+    if "epochs" in setting.args:
+        name, value = "steps_per_epoch", steps_per_epoch
+    else:
+        name, value = "total_steps", total_steps
+    return {} if value is None or name in setting.args else {name: value}
+
+
+def _supported(scheduler: object, name: str) -> LRScheduler:
+    if isinstance(scheduler, ReduceLROnPlateau):
+        raise ConfigError(
+            "schedule: ReduceLROnPlateau needs a metric at each step; use kind='step' or 'cosine'"
+        )
+    if not isinstance(scheduler, LRScheduler):
+        raise ConfigError(f"schedule: {name} gave a {type(scheduler).__name__}, not an LRScheduler")
+    return scheduler
+
+
+def _plain(value: Any) -> Any:
+    """A scheduler's state without what JSON cannot hold (functions, dicts keyed by numbers)."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items() if _is_plain(item)}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) for key in value)
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, bool | int | float | str | torch.Tensor)

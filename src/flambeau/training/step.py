@@ -1,0 +1,159 @@
+"""One training step: forward, loss, backward, update. The built-in one, and the user's own."""
+
+import contextlib
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from flambeau.data.batch import Batch
+from flambeau.data.binding import Binder, Label
+from flambeau.errors import DataError, JobFailedError, ModelError
+from flambeau.strategies.base import Strategy
+from flambeau.training.losses import Loss
+
+
+class Step(ABC):
+    """Trains on one batch."""
+
+    @abstractmethod
+    def __call__(self, batch: Batch, share: float, number: int) -> float:
+        """Train on a batch whose gradient counts `share`; its mean loss (nan: not known)."""
+
+
+@final
+class StandardStep(Step):
+    """Forward, loss, backward (in `accumulate` parts), update."""
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        binder: Binder,
+        loss: Loss,
+        strategy: Strategy,
+        autocast: Callable[[], contextlib.AbstractContextManager[Any]],
+        accumulate: int = 1,
+    ) -> None:
+        self._forward, self._binder, self._loss = forward, binder, loss
+        self._strategy, self._autocast, self._accumulate = strategy, autocast, accumulate
+
+    def __call__(self, batch: Batch, share: float, number: int) -> float:
+        """See `Step`. The loss is checked before it can spoil the weights."""
+        total = 0.0
+        parts = self._parts(batch)
+        for index, part in enumerate(parts):
+            loss = self._compute(part)
+            value = loss.item()
+            if not math.isfinite(value):
+                raise not_finite(value, part, number)
+            fraction = part.size / batch.size
+            scale = share * fraction
+            self._strategy.backward(
+                loss if scale == 1.0 else loss * scale, last=index == len(parts) - 1
+            )
+            total += value * fraction
+        self._strategy.update()
+        return total
+
+    def _compute(self, batch: Batch) -> Tensor:
+        positional, named = self._binder.arguments(batch)
+        with self._autocast():
+            output = self._forward(*positional, **named)
+            return self._loss(output, batch, self._binder.label(batch), self._binder.weight(batch))
+
+    def _parts(self, batch: Batch) -> list[Batch]:
+        if self._accumulate == 1:
+            return [batch]
+        bounds = [round(i * batch.size / self._accumulate) for i in range(self._accumulate + 1)]
+        cuts = itertools.pairwise(bounds)
+        return [batch.slice(start, stop) for start, stop in cuts if start < stop]
+
+
+@final
+class StepContext:
+    """What the user's own step gets: the model, its optimizers, and how to use them together."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizers: Mapping[str, Optimizer],
+        binder: Binder,
+        strategy: Strategy,
+        log: Callable[[dict[str, float]], None],
+        rank: int,
+        workers: int,
+    ) -> None:
+        self.model, self.optimizers = model, optimizers
+        self.rank, self.workers = rank, workers
+        self.step = 0
+        self._binder, self._strategy, self._log = binder, strategy, log
+        self._share = 1.0
+
+    def forward(self, batch: Batch) -> Any:
+        """The model's output for a batch, its columns bound as in the built-in step."""
+        positional, named = self._binder.arguments(batch)
+        return self.model(*positional, **named)
+
+    def label(self, batch: Batch) -> Label:
+        """The batch's label."""
+        return self._binder.label(batch)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a mean loss, weighted by this worker's share of the rows."""
+        value = loss.item()
+        if not math.isfinite(value):
+            raise JobFailedError(f"the loss is {value} at step {self.step}")
+        self._strategy.backward(loss * self._share, last=True)
+
+    def update(self, optimizer: str = "") -> None:
+        """Agree on the gradients with all workers, apply them, and clear them."""
+        self._strategy.update(optimizer)
+
+    def zero_grad(self, optimizer: str = "") -> None:
+        """Forget gradients that another network's loss left behind."""
+        self.optimizers[optimizer].zero_grad(set_to_none=True)
+
+    def log(self, **values: float) -> None:
+        """Write scalars to the events and to TensorBoard."""
+        self._log({name: float(value) for name, value in values.items()})
+
+
+@final
+class OwnStep(Step):
+    """Calls the user's `f(ctx, batch)`; what it returns, if anything, is shown as the loss."""
+
+    def __init__(self, function: Callable[[StepContext, Batch], Any], context: StepContext) -> None:
+        self._function, self._context = function, context
+
+    def __call__(self, batch: Batch, share: float, number: int) -> float:
+        """See `Step`."""
+        self._context.step = number
+        self._context._share = share
+        result = self._function(self._context, batch)
+        if result is None:
+            return math.nan
+        if isinstance(result, Tensor | int | float):
+            return float(result)
+        raise ModelError(
+            f"step= returned {type(result).__name__}; return the loss to be shown, or nothing"
+        )
+
+
+def not_finite(value: float, batch: Batch, step: int) -> Exception:
+    """An error that says where a loss turned bad, and in which column, if the data is to blame."""
+    where = f"the loss is {value} at step {step} (epoch {batch.epoch}, batch {batch.index})"
+    for name, column in batch.columns.items():
+        if isinstance(column, Tensor) and column.is_floating_point():
+            bad = ~torch.isfinite(column).reshape(batch.size, -1).all(dim=1)
+            if bool(bad.any()):
+                row = int(bad.nonzero()[0])
+                return DataError(f"{where}: column '{name}' is not finite in row {row} of it")
+    return JobFailedError(
+        f"{where}; the data is finite, so the training diverged: lower the learning rate, or "
+        "set clip_norm"
+    )

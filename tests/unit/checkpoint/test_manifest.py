@@ -1,0 +1,59 @@
+"""The manifest is the commit, and knows when it is damaged."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from flambeau.checkpoint.manifest import MANIFEST, FileEntry, Manifest
+from flambeau.errors import CheckpointError
+
+
+def manifest() -> Manifest:
+    return Manifest(
+        step=10,
+        epoch=1,
+        workers=4,
+        time=12.5,
+        metrics={"loss": 0.25, "auc": math.inf},
+        state={"dict": [["seed", 2**127]]},
+        files={"dense.safetensors": FileEntry(size=8, crc32=1)},
+    )
+
+
+def test_it_reads_back_equal(tmp_path: Path) -> None:
+    manifest().write(tmp_path)
+    assert Manifest.read(tmp_path) == manifest()
+
+
+def test_metrics_that_are_not_numbers_survive(tmp_path: Path) -> None:
+    spoiled = manifest().model_copy(update={"metrics": {"loss": math.nan}})
+    spoiled.write(tmp_path)
+    assert math.isnan(Manifest.read(tmp_path).metrics["loss"])
+
+
+def test_without_one_a_directory_is_not_committed(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is not committed"):
+        Manifest.read(tmp_path)
+
+
+def test_a_later_version_is_refused_by_number(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text(json.dumps({"format_version": 99}))
+    with pytest.raises(CheckpointError, match="format version 99"):
+        Manifest.read(tmp_path)
+
+
+def test_a_changed_value_is_noticed(tmp_path: Path) -> None:
+    manifest().write(tmp_path)
+    path = tmp_path / MANIFEST
+    path.write_text(path.read_text().replace('"step": 10', '"step": 11'))
+    with pytest.raises(CheckpointError, match="checksum"):
+        Manifest.read(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b"\xff\xfe", b"[" * 100_000])
+def test_garbage_is_a_checkpoint_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / MANIFEST).write_bytes(content)
+    with pytest.raises(CheckpointError, match=MANIFEST):
+        Manifest.read(tmp_path)

@@ -1,0 +1,145 @@
+"""Checkpoints in the background."""
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from flambeau.checkpoint import RunDirectory, checkpoints, saver, store
+from flambeau.checkpoint.saver import CheckpointSaver
+from flambeau.checkpoint.store import Snapshot, TrainingState, read_checkpoint, write_snapshot
+from flambeau.errors import CheckpointError
+
+MakeState = Callable[[int], TrainingState]
+WAIT = CheckpointSaver.wait
+
+
+class Gate:
+    """A `write_snapshot` that waits until it is opened."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+
+    def __call__(self, run: RunDirectory, snapshot: Snapshot) -> Path:
+        assert self.opened.wait(30)
+        return write_snapshot(run, snapshot)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    gate = Gate()
+    monkeypatch.setattr(saver, "write_snapshot", gate)
+    return gate
+
+
+def fail_with(error: OSError) -> Callable[..., None]:
+    def write(*_: object) -> None:
+        raise error
+
+    return write
+
+
+def test_what_is_saved_is_the_state_at_that_moment(
+    run: RunDirectory, make_state: MakeState, gate: Gate
+) -> None:
+    state = make_state(1)
+    with CheckpointSaver(run, keep=3) as writer:
+        writer.save(state)
+        for tensor in (*state.model.values(), state.extra["optimizer"][0]):
+            tensor.zero_()
+        state.extra["position"] = None
+        gate.opened.set()
+    back = read_checkpoint(checkpoints(run)[0])
+    assert torch.equal(back.model["weight"], make_state(1).model["weight"])
+    assert torch.equal(back.extra["optimizer"][0], torch.ones(3))
+    assert back.extra["position"] == (1, 7)
+
+
+def test_save_returns_before_the_checkpoint_is_written(
+    run: RunDirectory, make_state: MakeState, gate: Gate
+) -> None:
+    with CheckpointSaver(run, keep=3) as writer:
+        writer.save(make_state(1))
+        assert checkpoints(run) == []
+        gate.opened.set()
+        writer.wait()
+        assert len(checkpoints(run)) == 1
+
+
+def test_the_first_is_committed_before_the_second_is_copied(
+    run: RunDirectory, make_state: MakeState, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed = []
+
+    def wait(self: CheckpointSaver) -> None:
+        gate.opened.set()
+        WAIT(self)
+
+    def take_snapshot(state: TrainingState) -> Snapshot:
+        committed.append(len(checkpoints(run)))
+        return store.take_snapshot(state)
+
+    with CheckpointSaver(run, keep=3) as writer:
+        writer.save(make_state(1))
+        monkeypatch.setattr(CheckpointSaver, "wait", wait)
+        monkeypatch.setattr(saver, "take_snapshot", take_snapshot)
+        writer.save(make_state(2))
+    assert committed == [1]
+
+
+def test_old_checkpoints_are_pruned(run: RunDirectory, make_state: MakeState) -> None:
+    with CheckpointSaver(run, keep=2) as writer:
+        for step in (1, 2, 3):
+            writer.save(make_state(step))
+    assert [path.name for path in checkpoints(run)] == ["step-00000002", "step-00000003"]
+
+
+@pytest.mark.parametrize("call", ["save", "wait", "close"])
+def test_a_full_disk_is_raised_by_the_next_call(
+    run: RunDirectory, make_state: MakeState, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    writer = CheckpointSaver(run, keep=2)
+    writer.save(make_state(1))
+    writer.wait()
+    full = fail_with(OSError(errno.ENOSPC, "No space left on device"))
+    monkeypatch.setattr("flambeau.checkpoint.store.write_tensors", full)
+    writer.save(make_state(2))
+    with pytest.raises(CheckpointError, match="step 2 was not written, step-00000001 is the last"):
+        writer.save(make_state(3)) if call == "save" else getattr(writer, call)()
+    assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000001"]
+    writer.close()
+
+
+def test_after_an_error_it_goes_on(
+    run: RunDirectory, make_state: MakeState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CheckpointSaver(run, keep=2) as writer:
+        with monkeypatch.context() as patch:
+            broken = fail_with(OSError(errno.EIO, "broken"))
+            patch.setattr("flambeau.checkpoint.store.write_tensors", broken)
+            writer.save(make_state(1))
+            with pytest.raises(CheckpointError, match=r"broken; .* there is none before it"):
+                writer.wait()
+        writer.save(make_state(2))
+    assert [path.name for path in checkpoints(run)] == ["step-00000002"]
+
+
+def test_what_cannot_be_saved_is_raised_at_once(run: RunDirectory, make_state: MakeState) -> None:
+    state = make_state(1)
+    state.extra = {"hook": print}
+    with (
+        CheckpointSaver(run, keep=2) as writer,
+        pytest.raises(CheckpointError, match=r"state\.hook"),
+    ):
+        writer.save(state)
+
+
+def test_close_ends_the_thread(run: RunDirectory, make_state: MakeState) -> None:
+    before = threading.active_count()
+    writer = CheckpointSaver(run, keep=2)
+    writer.save(make_state(1))
+    writer.close()
+    assert threading.active_count() == before

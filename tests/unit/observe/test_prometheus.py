@@ -1,0 +1,73 @@
+from typing import Any
+
+import numpy as np
+
+from flambeau.observe import Event, LatestMetrics, metrics_text
+
+
+def lines_after(*events: Event) -> list[str]:
+    latest = LatestMetrics()
+    for event in events:
+        latest.observe(event)
+    return metrics_text(latest).splitlines()
+
+
+def progress(**fields: Any) -> Event:
+    known = {"step": 7, "rows": 896, "rows_per_second": 1234.5, "loss": 0.25}
+    return Event("progress", 0.0, {**known, **fields})
+
+
+def evaluation(**metrics: float) -> Event:
+    return Event("evaluation", 0.0, {"step": 7, "metrics": metrics})
+
+
+def test_progress_gives_step_rows_speed_and_loss() -> None:
+    lines = lines_after(progress())
+    assert {
+        "flambeau_step 7",
+        "flambeau_rows_total 896",
+        "flambeau_rows_per_second 1234.5",
+        "flambeau_loss 0.25",
+    } <= set(lines)
+
+
+def test_only_the_latest_number_is_given() -> None:
+    lines = lines_after(progress(), progress(step=8))
+    assert [line for line in lines if line.startswith("flambeau_step")] == ["flambeau_step 8"]
+
+
+def test_each_metric_has_its_name_as_a_label() -> None:
+    lines = lines_after(evaluation(auc=0.75, logloss=0.5))
+    assert 'flambeau_metric{name="auc"} 0.75' in lines
+    assert 'flambeau_metric{name="logloss"} 0.5' in lines
+
+
+def test_quotes_backslashes_and_newlines_in_a_name_are_escaped() -> None:
+    lines = lines_after(evaluation(**{'a"b\\c\nd': 1.0}))
+    assert r'flambeau_metric{name="a\"b\\c\nd"} 1.0' in lines
+
+
+def test_restarts_are_counted_from_zero() -> None:
+    restart = Event("restart", 0.0, {"generation": 2, "reason": "lost"})
+    assert "flambeau_restarts_total 0" in lines_after()
+    assert "flambeau_restarts_total 2" in lines_after(restart, restart)
+
+
+def test_a_number_not_known_yet_is_left_out() -> None:
+    assert not [line for line in lines_after() if line.startswith("flambeau_loss")]
+
+
+def test_numbers_that_are_not_finite_are_written_as_prometheus_reads_them() -> None:
+    assert "flambeau_loss NaN" in lines_after(progress(loss=float("nan")))
+    assert "flambeau_loss +Inf" in lines_after(progress(loss=np.float32("inf")))
+
+
+def test_every_number_has_a_help_and_a_type_line() -> None:
+    lines = lines_after(progress(), evaluation(auc=0.5))
+    named = {line.split(" ")[0].split("{")[0] for line in lines if not line.startswith("#")}
+    for kind in ("HELP", "TYPE"):
+        assert {line.split(" ")[2] for line in lines if line.startswith(f"# {kind}")} == named
+
+
+def test_the_text_ends_with_a_newline() -> None:
+    assert metrics_text(LatestMetrics()).endswith("\n")

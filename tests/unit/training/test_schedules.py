@@ -1,0 +1,187 @@
+"""Schedules against their closed formulas."""
+
+import json
+import math
+
+import pytest
+import torch
+from torch.optim import lr_scheduler
+
+from flambeau.config.code import CodeRef
+from flambeau.config.schedule import Schedule
+from flambeau.errors import ConfigError
+from flambeau.training.schedules import LearningRate, build_schedule
+
+TOTAL, PER_EPOCH = 20, 5
+BASE = 0.5
+
+
+def load(ref: CodeRef) -> object:
+    mine = {
+        "mine:half": lambda optimizer: lr_scheduler.ExponentialLR(optimizer, 0.5),
+        "mine:plateau": lr_scheduler.ReduceLROnPlateau,
+        "mine:wrong": lambda optimizer: 7,
+    }
+    if ref.name in mine:
+        return mine[ref.name]
+    return getattr(lr_scheduler, ref.name.split(":")[1])
+
+
+def sgd() -> torch.optim.SGD:
+    return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=BASE)
+
+
+def build(setting: Schedule | CodeRef, optimizer, total: int | None = TOTAL) -> LearningRate:
+    return build_schedule(setting, optimizer, total, PER_EPOCH, load)
+
+
+def train(schedule: LearningRate, optimizer, start: int, stop: int) -> list[float]:
+    """The learning rate of each update from `start` to `stop`, relative to the base."""
+    rates = []
+    for step in range(start, stop):
+        rates.append(optimizer.param_groups[0]["lr"] / BASE)
+        optimizer.step()
+        schedule.step()
+        if (step + 1) % PER_EPOCH == 0:
+            schedule.epoch_end()
+    return rates
+
+
+def rates(setting: Schedule | CodeRef, total: int | None = TOTAL) -> list[float]:
+    optimizer = sgd()
+    return train(build(setting, optimizer, total), optimizer, 0, TOTAL)
+
+
+def test_constant():
+    assert rates(Schedule(), total=None) == [1.0] * TOTAL
+
+
+def test_warmup_rises_linearly_to_1():
+    expected = [0.2 + 0.8 * step / 4 for step in range(4)] + [1.0] * (TOTAL - 4)
+    assert rates(Schedule(warmup=4, warmup_from=0.2)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        ("linear", lambda progress: 1 - progress),
+        ("cosine", lambda progress: (1 + math.cos(math.pi * progress)) / 2),
+        ("polynomial", lambda progress: (1 - progress) ** 3),
+    ],
+)
+def test_decay_falls_from_the_warmup_to_the_last_step(kind, shape):
+    expected = [step / 4 for step in range(4)]
+    expected += [0.1 + 0.9 * shape((step - 4) / 16) for step in range(4, TOTAL)]
+    assert rates(Schedule(kind=kind, warmup=4, end=0.1, power=3.0)) == pytest.approx(expected)
+
+
+def test_decay_ends_after_its_own_steps_and_stays():
+    expected = [max(0.25, 1 - 0.75 * step / 8) for step in range(TOTAL)]
+    assert rates(Schedule(kind="linear", steps=8, end=0.25), total=None) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine", "polynomial"])
+def test_decay_over_an_unknown_length_is_an_error(kind):
+    with pytest.raises(ConfigError, match=rf"kind='{kind}' .* set schedule\.steps"):
+        rates(Schedule(kind=kind), total=None)
+
+
+def test_milestones_in_steps():
+    expected = [1.0] * 3 + [0.5] * 9 + [0.25] * 8
+    assert rates(Schedule(kind="step", milestones=(12, 3), gamma=0.5)) == pytest.approx(expected)
+
+
+def test_milestones_in_epochs():
+    setting = Schedule(kind="step", milestones=(1, 3), gamma=0.1, unit="epoch")
+    assert rates(setting, total=None) == pytest.approx([1.0] * 5 + [0.1] * 10 + [0.01] * 5)
+
+
+def test_each_group_keeps_its_own_learning_rate():
+    parameters = [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": lr} for lr in (0.1, 0.4)]
+    optimizer = torch.optim.SGD(parameters)
+    schedule = build(Schedule(kind="linear", steps=2), optimizer)
+    optimizer.step()
+    schedule.step()
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.05, 0.2])
+
+
+def test_torch_scheduler_advances_per_update():
+    setting = Schedule(kind="torch", scheduler="torch:ExponentialLR", args={"gamma": 0.9})
+    assert rates(setting) == pytest.approx([0.9**step for step in range(TOTAL)])
+
+
+def test_torch_scheduler_advances_per_epoch():
+    setting = Schedule(
+        kind="torch", scheduler="torch:ExponentialLR", args={"gamma": 0.9}, unit="epoch"
+    )
+    assert rates(setting) == pytest.approx([0.9 ** (step // 5) for step in range(TOTAL)])
+
+
+def test_code_gives_a_torch_scheduler_that_advances_per_update():
+    assert rates(CodeRef(path="mine:half")) == pytest.approx([0.5**step for step in range(TOTAL)])
+
+
+@pytest.mark.parametrize("args", [{}, {"epochs": TOTAL // PER_EPOCH}])
+def test_one_cycle_gets_the_length_of_the_training(args):
+    setting = Schedule(kind="torch", scheduler="torch:OneCycleLR", args={"max_lr": BASE, **args})
+    optimizer = sgd()
+    expected = lr_scheduler.OneCycleLR(optimizer, max_lr=BASE, total_steps=TOTAL)
+    values = []
+    for _ in range(TOTAL):
+        values.append(expected.get_last_lr()[0] / BASE)
+        optimizer.step()
+        expected.step()
+    assert rates(setting) == pytest.approx(values)
+
+
+@pytest.mark.parametrize("path", ["mine:plateau", "torch:ReduceLROnPlateau"])
+def test_plateau_is_not_supported(path):
+    setting = (
+        CodeRef(path=path) if path.startswith("mine") else Schedule(kind="torch", scheduler=path)
+    )
+    with pytest.raises(ConfigError, match="ReduceLROnPlateau needs a metric"):
+        rates(setting)
+
+
+def test_code_that_gives_no_scheduler_is_refused():
+    with pytest.raises(ConfigError, match="mine:wrong gave a int"):
+        rates(CodeRef(path="mine:wrong"))
+
+
+def test_an_argument_the_scheduler_does_not_take_is_named():
+    with pytest.raises(ConfigError, match="no 'gama'; did you mean 'gamma'"):
+        rates(Schedule(kind="torch", scheduler="torch:ExponentialLR", args={"gama": 0.9}))
+
+
+def test_a_missing_argument_names_the_scheduler():
+    with pytest.raises(ConfigError, match=r"torch:ExponentialLR.*missing.*gamma"):
+        rates(Schedule(kind="torch", scheduler="torch:ExponentialLR"))
+
+
+def test_warmup_does_not_go_with_a_torch_scheduler():
+    with pytest.raises(ConfigError, match="warmup does not go with kind='torch'"):
+        rates(Schedule(kind="torch", scheduler="torch:ConstantLR", warmup=3))
+
+
+RESUMED = [
+    Schedule(kind="cosine", warmup=5),
+    Schedule(kind="step", milestones=(1, 2), unit="epoch"),
+    Schedule(kind="torch", scheduler="torch:MultiStepLR", args={"milestones": [3, 9, 12]}),
+    Schedule(kind="torch", scheduler="torch:OneCycleLR", args={"max_lr": BASE}),
+    Schedule(kind="torch", scheduler="torch:CosineAnnealingLR", args={"T_max": TOTAL}),
+    CodeRef(path="mine:half"),
+]
+
+
+@pytest.mark.parametrize("setting", RESUMED, ids=str)
+def test_a_schedule_goes_on_from_its_json_state(setting):
+    optimizer = sgd()
+    schedule = build(setting, optimizer)
+    train(schedule, optimizer, 0, 7)
+    saved, saved_optimizer = json.dumps(schedule.state_dict()), optimizer.state_dict()
+
+    again = sgd()
+    resumed = build(setting, again)
+    again.load_state_dict(saved_optimizer)
+    resumed.load_state_dict(json.loads(saved))
+    assert train(resumed, again, 7, TOTAL) == pytest.approx(rates(setting)[7:])
