@@ -1,11 +1,13 @@
 """The base of all settings: frozen, keyword-only, and wrong values explained in one line each."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any, Self
 
 import pydantic
 from pydantic import ConfigDict
+from pydantic_core import ErrorDetails
 
 from flambeau.errors import ConfigError
 
@@ -47,21 +49,51 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def explain(error: pydantic.ValidationError, root: type[Settings], where: str = "") -> str:
     """One line for each thing that is wrong."""
-    lines = []
-    for item in error.errors(include_url=False):
-        location = [part for part in item["loc"] if _is_key(part)]
-        name = ".".join(str(part) for part in location) or root.__name__
-        if item["type"] == "extra_forbidden":
-            owner = _owner(root, location[:-1])
-            lines.append(f"unknown key '{name}'; {nearest(str(location[-1]), owner.model_fields)}")
-        elif item["type"] == "missing":
-            lines.append(f"'{name}' is missing")
-        else:
-            message = item["msg"].removeprefix("Value error, ")
-            lines.append(f"{name}={item['input']!r}: {message}")
     prefix = f"{where}: " if where else ""
-    unique = list(dict.fromkeys(lines))
-    return "\n".join(prefix + line for line in unique)
+    return "\n".join(prefix + line for _, line in mistakes(error, root))
+
+
+def mistakes(error: pydantic.ValidationError, root: type[Settings]) -> list[tuple[str, str]]:
+    """The dotted key and one line of text for each thing that is wrong."""
+    found: dict[_Location, list[ErrorDetails]] = {}
+    for item in error.errors(include_url=False):
+        location = tuple(part for part in item["loc"] if _is_key(part))
+        found.setdefault(location, []).append(item)
+    return [
+        (".".join(map(str, location)), _line(location, items, root))
+        for location, items in found.items()
+        if not _has_inner(location, found)
+    ]
+
+
+_Location = tuple[int | str, ...]
+
+
+def _has_inner(location: _Location, found: Iterable[_Location]) -> bool:
+    """Whether there is a mistake further inside: then this one is of a union's other arms."""
+    depth = len(location)
+    return any(len(other) > depth and other[:depth] == location for other in found)
+
+
+def _line(location: _Location, items: list[ErrorDetails], root: type[Settings]) -> str:
+    name, first = ".".join(map(str, location)), items[0]
+    if first["type"] == "extra_forbidden":
+        owner = _owner(root, location[:-1])
+        return f"unknown key '{name}'; {nearest(str(location[-1]), owner.model_fields)}"
+    if first["type"] == "missing":
+        return f"'{name}' is missing"
+    texts = list(dict.fromkeys(_text(item["msg"]) for item in items))
+    message = " or ".join([texts[0], *(text.removeprefix(_SHOULD_BE) for text in texts[1:])])
+    return f"{name}={first['input']!r}: {message}" if name else message
+
+
+_SHOULD_BE = "Input should be "
+
+
+def _text(message: str) -> str:
+    """A message of pydantic's in the words of a job file."""
+    message = re.sub(" or instance of .*", "", message.removeprefix("Value error, "))
+    return message.replace("valid tuple", "valid list").replace("dictionary", "mapping")
 
 
 def _is_key(part: object) -> bool:
@@ -75,7 +107,7 @@ def _is_key(part: object) -> bool:
 _UNION_ARMS = {"str", "int", "float", "bool", "tuple", "list", "dict", "none"}
 
 
-def _owner(root: type[Settings], location: list[Any]) -> type[Settings]:
+def _owner(root: type[Settings], location: _Location) -> type[Settings]:
     """The settings class that holds the field at `location`."""
     owner = root
     for part in location:
@@ -88,8 +120,8 @@ def _owner(root: type[Settings], location: list[Any]) -> type[Settings]:
 
 
 def _settings_in(annotation: Any) -> type[Settings] | None:
-    candidates = [annotation, *getattr(annotation, "__args__", ())]
-    for candidate in candidates:
-        if isinstance(candidate, type) and issubclass(candidate, Settings):
-            return candidate
-    return None
+    """The first settings class in an annotation, however deep."""
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        return annotation
+    inside = map(_settings_in, getattr(annotation, "__args__", ()))
+    return next((found for found in inside if found is not None), None)

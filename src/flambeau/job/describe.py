@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from flambeau.checkpoint.user_code import Packer
 from flambeau.config import (
@@ -26,14 +26,17 @@ from flambeau.errors import ConfigError
 class Description:
     """Collects the user's code and arrays while arguments are turned into settings.
 
-    `fds` are the descriptors of spooled arrays, open until `close`.
+    `fds` are the descriptors of spooled arrays, open as long as the `with` lasts.
     """
 
     directory: Path
     packer: Packer = field(default_factory=Packer)
     fds: list[int] = field(default_factory=list)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         """Give the spooled arrays back."""
         for descriptor in self.fds:
             os.close(descriptor)

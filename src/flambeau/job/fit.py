@@ -91,44 +91,34 @@ def fit(
     `init_from="runs/other@best"` starts from another run's weights, `{"run": ..., "patterns":
     ["encoder.*"]}` from some of them.
     """
+    given = dict(locals())
     path = Path(run_dir) if run_dir is not None else _new_run_path(model)
     run = RunDirectory(path)
-    with run.lock():
-        description = Description(path)
-        try:
-            given: dict[str, Any] = {
-                "model": description.model(model),
-                "train": description.data(train, "train", _maskable(label)),
-                "valid": description.data(valid, "valid", _maskable(label)),
-                "binding": Binding(
-                    inputs=inputs, label=label, weight=weight, keys=tuple(keys), group=group
-                ),
-                "loss": description.code(loss, "loss"),
-                "step": description.code(step, "step"),
-                "optimizer": description.optimizer(optimizer),
-                "schedule": description.code(schedule, "schedule"),
-                "metrics": tuple(metrics),
-                "batch_size": batch_size,
-                "epochs": epochs,
-                "max_steps": max_steps,
-                "seed": seed,
-                "strategy": strategy,
-                "cluster": cluster,
-                "compute": compute,
-                "loading": loading,
-                "images": images,
-                "checkpoints": checkpoints,
-                "evaluation": evaluation,
-                "evaluator": evaluator,
-                "early_stopping": early_stopping,
-                "observe": observe,
-                "recovery": recovery,
-                "callbacks": description.callbacks(callbacks),
-            }
-            settings = JobSettings(**{k: v for k, v in given.items() if v is not None})
-            return run_job(run, settings, description, resume=resume, init_from=init_from)
-        finally:
-            description.close()
+    with run.lock(), Description(path) as description:
+        settings = _settings(description, given)
+        result = run_job(run, settings, description, resume=resume, init_from=init_from)
+    result.valid = valid
+    return result
+
+
+def _settings(description: Description, given: dict[str, Any]) -> JobSettings:
+    """The settings for the arguments of `fit`, by their names."""
+    maskable = _maskable(given["label"])
+    binding = {name: given[name] for name in ("inputs", "label", "weight", "group")}
+    values = {
+        **{name: value for name, value in given.items() if name in JobSettings.model_fields},
+        "binding": Binding(**binding, keys=tuple(given["keys"])),
+        "model": description.model(given["model"]),
+        "train": description.data(given["train"], "train", maskable),
+        "valid": description.data(given["valid"], "valid", maskable),
+        "loss": description.code(given["loss"], "loss"),
+        "step": description.code(given["step"], "step"),
+        "optimizer": description.optimizer(given["optimizer"]),
+        "schedule": description.code(given["schedule"], "schedule"),
+        "metrics": tuple(given["metrics"]),
+        "callbacks": description.callbacks(given["callbacks"]),
+    }
+    return JobSettings(**{name: value for name, value in values.items() if value is not None})
 
 
 def run_job(

@@ -59,6 +59,8 @@ class Result:
         history = outcome.summaries.get(0, {}).get("history") or memory.history
         self.history: list[dict[str, Any]] = history
         self.report: dict[str, Any] = json.loads(run.report.read_bytes())
+        #: The validation data as it was given to `fit`.
+        self.valid: Any = None
         self._model: Any = None
 
     @property
@@ -79,6 +81,7 @@ class Result:
         from flambeau.job.using import evaluate_run
 
         names = tuple(metrics) or self._settings.metrics
+        data = self.valid if data is None else data
         return evaluate_run(self._run, self._settings, "latest", data, names).metrics
 
     def predict(self, data: Any, out: str | Path | None = None) -> Any:

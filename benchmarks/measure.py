@@ -1,0 +1,54 @@
+"""Comparing two things on one machine: interleaved pairs, and one line of JSON."""
+
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What both sides measured, pair by pair."""
+
+    ours: list[float]
+    peer: list[float]
+
+    def ratios(self, *, higher_is_better: bool) -> list[float]:
+        """For each pair how much better we are: above 1 is better."""
+        both = zip(self.ours, self.peer, strict=True)
+        return [a / b if higher_is_better else b / a for a, b in both]
+
+
+def interleave(ours: Callable[[], float], peer: Callable[[], float], pairs: int) -> Pairs:
+    """Measure both sides `pairs` times; who goes first alternates, so that drift cancels."""
+    result = Pairs([], [])
+    for number in range(pairs):
+        turns = [(ours, result.ours), (peer, result.peer)]
+        for measure, values in turns if number % 2 == 0 else reversed(turns):
+            values.append(measure())
+    return result
+
+
+def report(
+    benchmark: str, pairs: Pairs, unit: str, *, higher_is_better: bool = True, **more: Any
+) -> None:
+    """Print the medians, and the median ratio with its 5th and 95th percentile."""
+    ratios = pairs.ratios(higher_is_better=higher_is_better)
+    low, *_, high = statistics.quantiles(ratios, n=20, method="inclusive")
+    line = {
+        "benchmark": benchmark,
+        "ours": _rounded(statistics.median(pairs.ours)),
+        "peer": _rounded(statistics.median(pairs.peer)),
+        "ratio": _rounded(statistics.median(ratios)),
+        "low": _rounded(low),
+        "high": _rounded(high),
+        "unit": unit,
+        "pairs": len(ratios),
+        **more,
+    }
+    print(json.dumps(line), flush=True)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")

@@ -1,0 +1,171 @@
+"""The short forms of a job file, as the settings they stand for."""
+
+import os
+import re
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Discriminator, Tag, field_validator, model_validator
+
+from flambeau.config.clusters import Local
+from flambeau.config.code import CodeRef
+from flambeau.config.data import DatasetData, FileData
+from flambeau.config.optimizer import OptimizerSpec
+from flambeau.config.schedule import Schedule
+from flambeau.config.settings import Settings
+from flambeau.config.strategies import AllReduce
+
+_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def is_code(text: Any) -> bool:
+    """Whether it is `module:name`, and not the path of a file that is there."""
+    return isinstance(text, str) and bool(_CODE.fullmatch(text)) and not os.path.exists(text)
+
+
+def code_form(value: Any) -> Any:
+    """`module:name`, or `{path: module:name, args: {...}}` for the result of calling it."""
+    if isinstance(value, str):
+        value = {"path": value}
+    if not isinstance(value, dict | CodeRef):
+        raise ValueError("write module:name")
+    if isinstance(value, dict):
+        if not is_code(value.get("path")):
+            raise ValueError("write module:name")
+        value = {"call": "args" in value, **value}
+    return value
+
+
+def data_form(value: Any) -> Any:
+    """A path, a list of paths, `module:function`, or `{path:, format:, options:}`."""
+    if isinstance(value, str | list):
+        value = {"path": value}
+    if not isinstance(value, dict | FileData | DatasetData):
+        raise ValueError("write a path, a list of paths, module:function, or {path:, format:}")
+    if isinstance(value, dict) and is_code(value.get("path")):
+        given = dict(value)
+        code = {"path": given.pop("path"), "args": given.pop("options", {}), "call": True}
+        return {"kind": "dataset", "code": code, **given}
+    return value
+
+
+def optimizer_form(value: Any) -> Any:
+    """A name, `{name:, lr:, ..., groups:}`, or several of these by submodule."""
+    if isinstance(value, str):
+        return {"name": value}
+    if not isinstance(value, dict):
+        raise ValueError("write a name, {name: sgd, lr: 0.1}, or {submodule: optimizer}")
+    if _is_several(value):
+        return {name: optimizer_form(item) for name, item in value.items()}
+    if isinstance(value.get("args"), dict):
+        return value
+    own = {key: item for key, item in value.items() if key in ("name", "groups")}
+    return {**own, "args": {key: item for key, item in value.items() if key not in own}}
+
+
+def _is_several(value: dict[str, Any]) -> bool:
+    submodules = "name" not in value and "args" not in value and set(value) - {"groups"}
+    return bool(submodules) and all(isinstance(item, str | dict) for item in value.values())
+
+
+def _schedule_form(value: Any) -> Any:
+    if isinstance(value, str) and not is_code(value):
+        return {"kind": value}
+    return value if isinstance(value, dict) and "path" not in value else code_form(value)
+
+
+# The tags are those of classes, which `explain` leaves out of the names of keys.
+Code = Annotated[CodeRef, BeforeValidator(code_form)]
+Data = Annotated[
+    Annotated[FileData, Tag("FileData")] | Annotated[DatasetData, Tag("DatasetData")],
+    Discriminator(lambda value: _arm(value, "code", "DatasetData", "FileData")),
+    BeforeValidator(data_form),
+]
+Optimizer = Annotated[
+    Annotated[OptimizerSpec, Tag("OptimizerSpec")]
+    | Annotated[dict[str, OptimizerSpec], Tag("Several")],
+    Discriminator(lambda value: _arm(value, "args", "OptimizerSpec", "Several", "name")),
+    BeforeValidator(optimizer_form),
+]
+LearningRate = Annotated[
+    Annotated[Schedule, Tag("Schedule")] | Annotated[CodeRef, Tag("CodeRef")],
+    Discriminator(lambda value: _arm(value, "path", "CodeRef", "Schedule")),
+    BeforeValidator(_schedule_form),
+]
+
+
+def _arm(value: Any, key: str, yes: str, no: str, or_key: str | None = None) -> str:
+    """Which of two forms a value has, by a key that only one has."""
+    if isinstance(value, Settings):
+        return type(value).__name__
+    return yes if key in value or or_key in value else no
+
+
+class Choice(Settings):
+    """One of several kinds, by its name alone or as `{name: {its settings}}`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {value: {}}
+        if isinstance(value, dict):
+            return {name: {} if inner is None else inner for name, inner in value.items()}
+        return value
+
+    @model_validator(mode="after")
+    def _just_one(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError(f"name one of: {', '.join(type(self).model_fields)}")
+        return self
+
+    @property
+    def chosen(self) -> Any:
+        """The settings of the kind that was named."""
+        (name,) = self.model_fields_set
+        return getattr(self, name)
+
+
+class StrategyChoice(Choice):
+    """How replicas agree."""
+
+    all_reduce: AllReduce = AllReduce()
+
+
+class ClusterChoice(Choice):
+    """Where processes run."""
+
+    local: Local = Local()
+
+
+class InitFrom(Settings):
+    """Another run's weights to start from: `run`, or with `patterns` of names some of them."""
+
+    run: str
+    patterns: tuple[str, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_run(cls, value: Any) -> Any:
+        return {"run": value} if isinstance(value, str) else value
+
+
+class Losses(Settings):
+    """A loss by name or `module:function`, or one for each task."""
+
+    loss: str | CodeRef | dict[str, str | CodeRef] | None = None
+
+    @field_validator("loss", mode="plain")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return None if value is None else _loss(value)
+
+
+def _loss(value: Any) -> Any:
+    if isinstance(value, dict) and "path" not in value:
+        return {task: _loss(item) for task, item in value.items()}
+    if isinstance(value, str) and not is_code(value):
+        return value
+    try:
+        return CodeRef.parse(code_form(value))
+    except ValueError:
+        raise ValueError("write a loss's name, module:function, or {task: loss}") from None

@@ -1,0 +1,24 @@
+"""The names of the models in `flambeau.models`, for a driver that does not load them."""
+
+MODEL_NAMES = (
+    "lenet",
+    "mlp",
+    "resnet18",
+    "resnet20",
+    "resnet32",
+    "resnet34",
+    "resnet44",
+    "resnet50",
+    "resnet56",
+    "resnet101",
+    "resnet110",
+    "resnet152",
+    "vgg11",
+    "vgg11_bn",
+    "vgg13",
+    "vgg13_bn",
+    "vgg16",
+    "vgg16_bn",
+    "vgg19",
+    "vgg19_bn",
+)

@@ -1,0 +1,50 @@
+"""`key=value` settings of the command line, laid over those of a job file."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flambeau.config.yaml_text import parse_yaml
+from flambeau.errors import ConfigError
+
+COMMAND_LINE = "command line"
+
+#: What a plain name in a job file is short for, so that a part of it can be set.
+_LONG_FORM: dict[str, Callable[[str], dict[str, Any]]] = {
+    "cluster": lambda name: {name: {}},
+    "strategy": lambda name: {name: {}},
+    "optimizer": lambda name: {"name": name},
+    "schedule": lambda kind: {"kind": kind},
+    "train": lambda path: {"path": path},
+    "valid": lambda path: {"path": path},
+    "init_from": lambda run: {"run": run},
+}
+
+
+def override(values: dict[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Set the dotted keys in `values`, and return them. Values are YAML: `metrics=[auc]`."""
+    keys = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise ConfigError(f"{COMMAND_LINE}: {text!r} is not of the form key=value")
+        _set(values, key, parse_yaml(value, f"{COMMAND_LINE}: {key}"))
+        keys.append(key)
+    return keys
+
+
+def _set(values: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    inner = values
+    for depth, parent in enumerate(parents):
+        inner[parent] = _as_mapping(inner.get(parent), parents[: depth + 1])
+        inner = inner[parent]
+    inner[last] = value
+
+
+def _as_mapping(value: Any, path: list[str]) -> dict[str, Any]:
+    if value is None or isinstance(value, dict):
+        return value or {}
+    if isinstance(value, str) and path[0] in _LONG_FORM:
+        return _LONG_FORM[path[0]](value)
+    name = ".".join(path)
+    raise ConfigError(f"{COMMAND_LINE}: {name} is {value!r}, which has no parts to set")

@@ -1,0 +1,53 @@
+"""Tests of this tier start real processes; none of them may leave anything behind."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def _children() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def _roles(temporary: Path) -> dict[int, str]:
+    """Live processes that this test started, wherever in the tree they hang by now."""
+    found = {}
+    for process in psutil.process_iter(["pid", "cmdline", "status", "environ"]):
+        ours = (process.info["environ"] or {}).get("TMPDIR") == str(temporary)
+        if ours and process.info["status"] != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
+            found[process.pid] = " ".join(process.info["cmdline"] or [])
+    return found
+
+
+def _listening() -> set[int]:
+    return {
+        connection.laddr.port
+        for connection in psutil.Process().net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+
+def _shared() -> set[str]:
+    return {entry.name for entry in SHARED_MEMORY.iterdir()} if SHARED_MEMORY.is_dir() else set()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process, port, descriptor, temporary file or shared memory is left by a test."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    before = _children(), _listening(), _shared()
+    yield
+    assert not _roles(temporary), "processes still run"
+    assert _children() <= before[0]
+    assert _listening() <= before[1]
+    assert _shared() <= before[2]
+    # torch makes an empty folder for its compiler when it is first imported.
+    assert not [name for name in os.listdir(temporary) if not name.startswith("torchinductor_")]
