@@ -58,8 +58,14 @@ class Side:
         self._listener.listen()
         self._listener.settimeout(PATIENCE_SECONDS)
         environment = {**os.environ, "PYTHONPATH": _python_path()}
+        # Sessions of their own, as the workers of `fit` have: Linux shares time among sessions.
         self._processes = [
-            subprocess.Popen([*command, str(directory)], env=environment, stdout=sys.stderr)
+            subprocess.Popen(
+                [*command, str(directory)],
+                env=environment,
+                stdout=sys.stderr,
+                start_new_session=True,
+            )
             for command in commands
         ]
         self._connection: socket.socket | None = None

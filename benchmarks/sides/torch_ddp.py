@@ -51,7 +51,7 @@ def main(
         "gloo", init_method=f"file://{directory}/rendezvous", rank=rank, world_size=WORKERS
     )
     model = DistributedDataParallel(
-        workload.build(), broadcast_buffers=False, gradient_as_bucket_view=True
+        workload.build(), forward_sync_buffers=False, gradient_as_bucket_view=True
     )
     fused = optimizer_kind == "fused"
     optimizer = torch.optim.SGD(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from torch.utils.data import Dataset, IterableDataset
 from toy import QUIET, DropoutNet, Net, Strike, assert_same_weights, make_data, weights
 
 import flambeau as fb
@@ -177,3 +178,36 @@ def test_streamed_rows_are_each_applied_once_by_three_workers(tmp_path: Path) ->
         epochs=2,
     )
     assert result.report["rows"]["applied"] == 202
+
+
+class Items(Dataset[Any]):
+    def __len__(self) -> int:
+        return 101
+
+    def __getitem__(self, row: int) -> Any:
+        x, y = DATA
+        return x[row], y[row]
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        return iter(zip(*DATA, strict=True))
+
+
+def own_loader(shard: Any) -> Any:
+    x, y = DATA
+    for start in range(8 * shard.index, 101, 8 * shard.count):
+        yield torch.from_numpy(x[start : start + 8]), torch.from_numpy(y[start : start + 8])
+
+
+DATA = make_data()
+
+
+@pytest.mark.parametrize("data", [Items(), Stream(), own_loader], ids=["map", "iterable", "loader"])
+def test_ones_own_dataset_goes_on_where_it_was(tmp_path: Path, data: Any) -> None:
+    options = {"train": data, "batch_size": 8, "checkpoints": {"every_steps": 5}}
+    restart = {"callbacks": [Strike(0, 18, "kill")], "recovery": {"max_restarts": 1}}
+    struck = fit(DropoutNet(), tmp_path / "struck", **restart, **options)
+    whole = fit(DropoutNet(), tmp_path / "whole", **options)
+    assert struck.report["restarts"] == 1
+    assert_same_weights(struck, whole, exactly=True)

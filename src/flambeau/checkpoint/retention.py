@@ -22,6 +22,8 @@ from flambeau.checkpoint.references import (
 from flambeau.checkpoint.run_directory import RunDirectory
 from flambeau.errors import CheckpointError
 
+HELD = "lease-evaluator.json"
+
 
 def prune(run: RunDirectory, keep: int) -> list[Path]:
     """Remove all but the last `keep` (at least one) checkpoints; those removed.
@@ -50,7 +52,7 @@ def lease(path: Path, seconds: float = 600) -> Iterator[Path]:
     """Keep a checkpoint from being pruned while it is read, for at most `seconds`."""
     file = path / f"lease-{os.getpid()}-{secrets.token_hex(4)}.json"
     try:
-        write_atomically(file, json.dumps({"expires": time.time() + seconds}).encode())
+        _write_lease(file, seconds)
     except FileNotFoundError:
         raise CheckpointError(f"{path} is no longer there") from None
     try:
@@ -60,6 +62,20 @@ def lease(path: Path, seconds: float = 600) -> Iterator[Path]:
         yield path
     finally:
         file.unlink(missing_ok=True)
+
+
+def hold(path: Path, seconds: float = 3600) -> None:
+    """Lease a new checkpoint on behalf of the evaluator, before it can have seen it."""
+    _write_lease(path / HELD, seconds)
+
+
+def release(path: Path) -> None:
+    """The evaluator is done with the checkpoint."""
+    (path / HELD).unlink(missing_ok=True)
+
+
+def _write_lease(file: Path, seconds: float) -> None:
+    write_atomically(file, json.dumps({"expires": time.time() + seconds}).encode())
 
 
 def is_leased(path: Path) -> bool:

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self, final
 
 from flambeau.checkpoint.references import mark_best
-from flambeau.checkpoint.retention import prune
+from flambeau.checkpoint.retention import hold, prune
 from flambeau.checkpoint.run_directory import RunDirectory
 from flambeau.checkpoint.store import Snapshot, TrainingState, take_snapshot, write_snapshot
 
@@ -14,12 +14,15 @@ from flambeau.checkpoint.store import Snapshot, TrainingState, take_snapshot, wr
 class CheckpointSaver:
     """Writes checkpoints in the background and keeps the last `keep`.
 
+    With `for_evaluator` each stays until the evaluator has released it.
+
     An error of the background is raised by the next `save`, `wait` or `close`.
     """
 
-    def __init__(self, run: RunDirectory, keep: int) -> None:
+    def __init__(self, run: RunDirectory, keep: int, *, for_evaluator: bool = False) -> None:
         self._run = run
         self._keep = keep
+        self._for_evaluator = for_evaluator
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
@@ -58,7 +61,9 @@ class CheckpointSaver:
         self.close()
 
     def _write(self, snapshot: Snapshot, best: tuple[str, float] | None) -> None:
-        write_snapshot(self._run, snapshot)
+        path = write_snapshot(self._run, snapshot)
+        if self._for_evaluator:
+            hold(path)
         if best is not None:
             mark_best(self._run, snapshot.step, *best)
         prune(self._run, self._keep)

@@ -2,17 +2,15 @@
 
 import os
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Discriminator, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Tag
 
-from flambeau.config.clusters import Local
 from flambeau.config.code import CodeRef
 from flambeau.config.data import DatasetData, FileData
 from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.schedule import Schedule
 from flambeau.config.settings import Settings
-from flambeau.config.strategies import AllReduce
 
 _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -73,8 +71,21 @@ def _schedule_form(value: Any) -> Any:
     return value if isinstance(value, dict) and "path" not in value else code_form(value)
 
 
+def loss_form(value: Any) -> Any:
+    """A loss by name or `module:function`, or one for each task."""
+    if isinstance(value, dict) and "path" not in value:
+        return {task: loss_form(item) for task, item in value.items()}
+    if isinstance(value, str) and not is_code(value):
+        return value
+    try:
+        return CodeRef.parse(code_form(value))
+    except ValueError:
+        raise ValueError("write a loss's name, module:function, or {task: loss}") from None
+
+
 # The tags are those of classes, which `explain` leaves out of the names of keys.
 Code = Annotated[CodeRef, BeforeValidator(code_form)]
+Loss = Annotated[Any, BeforeValidator(loss_form)]
 Data = Annotated[
     Annotated[FileData, Tag("FileData")] | Annotated[DatasetData, Tag("DatasetData")],
     Discriminator(lambda value: _arm(value, "code", "DatasetData", "FileData")),
@@ -98,74 +109,3 @@ def _arm(value: Any, key: str, yes: str, no: str, or_key: str | None = None) -> 
     if isinstance(value, Settings):
         return type(value).__name__
     return yes if key in value or or_key in value else no
-
-
-class Choice(Settings):
-    """One of several kinds, by its name alone or as `{name: {its settings}}`."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _by_name(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {value: {}}
-        if isinstance(value, dict):
-            return {name: {} if inner is None else inner for name, inner in value.items()}
-        return value
-
-    @model_validator(mode="after")
-    def _just_one(self) -> Self:
-        if len(self.model_fields_set) != 1:
-            raise ValueError(f"name one of: {', '.join(type(self).model_fields)}")
-        return self
-
-    @property
-    def chosen(self) -> Any:
-        """The settings of the kind that was named."""
-        (name,) = self.model_fields_set
-        return getattr(self, name)
-
-
-class StrategyChoice(Choice):
-    """How replicas agree."""
-
-    all_reduce: AllReduce = AllReduce()
-
-
-class ClusterChoice(Choice):
-    """Where processes run."""
-
-    local: Local = Local()
-
-
-class InitFrom(Settings):
-    """Another run's weights to start from: `run`, or with `patterns` of names some of them."""
-
-    run: str
-    patterns: tuple[str, ...] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _whole_run(cls, value: Any) -> Any:
-        return {"run": value} if isinstance(value, str) else value
-
-
-class Losses(Settings):
-    """A loss by name or `module:function`, or one for each task."""
-
-    loss: str | CodeRef | dict[str, str | CodeRef] | None = None
-
-    @field_validator("loss", mode="plain")
-    @classmethod
-    def _by_name(cls, value: Any) -> Any:
-        return None if value is None else _loss(value)
-
-
-def _loss(value: Any) -> Any:
-    if isinstance(value, dict) and "path" not in value:
-        return {task: _loss(item) for task, item in value.items()}
-    if isinstance(value, str) and not is_code(value):
-        return value
-    try:
-        return CodeRef.parse(code_form(value))
-    except ValueError:
-        raise ValueError("write a loss's name, module:function, or {task: loss}") from None

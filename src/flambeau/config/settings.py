@@ -84,7 +84,14 @@ def _line(location: _Location, items: list[ErrorDetails], root: type[Settings]) 
         return f"'{name}' is missing"
     texts = list(dict.fromkeys(_text(item["msg"]) for item in items))
     message = " or ".join([texts[0], *(text.removeprefix(_SHOULD_BE) for text in texts[1:])])
-    return f"{name}={first['input']!r}: {message}" if name else message
+    return f"{name}={first['input']!r}: {message}{_hint(first)}" if name else message
+
+
+def _hint(item: ErrorDetails) -> str:
+    """The nearest of the words that a setting takes, if there is one."""
+    words = re.findall(r"'(\w+)'", item.get("ctx", {}).get("expected", ""))
+    close = difflib.get_close_matches(str(item["input"]), words, n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 _SHOULD_BE = "Input should be "

@@ -24,13 +24,14 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class Failure:
-    """What happened to one role."""
+    """What happened to one role; `exit_code` is its process's as a shell would say it."""
 
     spec: RoleSpec
     cause: Cause
     message: str
     traceback: str = ""
     error: str = ""
+    exit_code: int = 1
 
 
 class Verdict(Enum):
@@ -52,12 +53,16 @@ def of_exception(message: RoleFailed) -> Failure:
 def of_exit(spec: RoleSpec, code: int) -> Failure:
     """The failure of a process that ended without a word."""
     if code < 0:
-        number = signal.Signals(-code)
-        hint = "; out of memory?" if number is signal.SIGKILL else ""
-        how = f"was killed by {number.name}{hint}"
+        hint = "; out of memory?" if -code == signal.SIGKILL else ""
+        how, status = f"was killed by {_signal_name(-code)}{hint}", 128 - code
     else:
-        how = f"exited with code {code}"
-    return Failure(spec, Cause.DIED, f"{spec.name} {how}")
+        how, status = f"exited with code {code}", code
+    return Failure(spec, Cause.DIED, f"{spec.name} {how}", exit_code=status)
+
+
+def _signal_name(number: int) -> str:
+    known = {member.value: member.name for member in signal.Signals}
+    return known.get(number, f"signal {number}")  # most real-time signals have no name
 
 
 def of_silence(spec: RoleSpec, seconds: float) -> Failure:

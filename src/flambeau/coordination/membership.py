@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from flambeau.coordination.protocol import RoleJoined, RoleSpec
 
+START_SECONDS = 120.0
+
 
 @dataclass
 class Member:
@@ -60,11 +62,15 @@ class Membership:
         return first.joined.store
 
     def silent(self, now: float, timeout: float) -> list[Member]:
-        """Members that should be alive and have not been heard of for `timeout` seconds."""
+        """Members that should be alive and have not been heard of for `timeout` seconds.
+
+        One that is still starting gets more time: Python and its libraries may load slowly.
+        """
         return [
             member
             for member in self.all()
-            if not member.exited and now - member.last_seen > timeout
+            if not member.exited
+            and now - member.last_seen > (timeout if member.joined else max(timeout, START_SECONDS))
         ]
 
     def all_exited(self) -> bool:

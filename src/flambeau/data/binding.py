@@ -47,6 +47,7 @@ class Binder:
         self._shape = shape
         parameters = _parameters(forward)
         self._batch_parameter = _batch_parameter(parameters)
+        self._parameters = tuple(parameters)
         self._positional, self._named = self._bind(parameters)
         self._label = self._label_columns()
         for name in self._used():
@@ -74,10 +75,16 @@ class Binder:
 
     def arguments(self, batch: Batch) -> tuple[list[Any], dict[str, Any]]:
         """Positional and named arguments for `forward`."""
+        positional: list[Any] = [batch[column] for column in self._positional]
         named: dict[str, Any] = {name: batch[column] for name, column in self._named.items()}
-        if self._batch_parameter is not None:
+        if self._batch_parameter is None:
+            return positional, named
+        place = self._parameters.index(self._batch_parameter)
+        if place < len(positional):
+            positional.insert(place, batch)
+        else:
             named[self._batch_parameter] = batch
-        return [batch[column] for column in self._positional], named
+        return positional, named
 
     def label(self, batch: Batch) -> Label:
         """The label: one tensor, `[rows, labels]` for a list, or a dict by task."""

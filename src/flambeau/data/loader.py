@@ -1,7 +1,7 @@
 """From a source and a plan to the batches of one worker, step by step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -30,6 +30,9 @@ class StepRows:
 
     batch: Batch | None
     all_rows: int | None
+
+
+Steps = ReadAhead[StepRows] | Generator[StepRows, None, None]
 
 
 class IndexedPlanLike(Protocol):
@@ -68,16 +71,17 @@ class StreamedPlanLike(Protocol):
 
 
 class Loader(ABC):
-    """The batches of one worker."""
+    """The batches of one worker, read by a thread unless `read_ahead` is 0."""
 
     def __init__(self, binder: Binder, transform: Transform | None, read_ahead: int) -> None:
         self._binder = binder
         self._transform = transform
         self._read_ahead = read_ahead
 
-    def epoch(self, epoch: int, first: int = 0, start: int = 0) -> ReadAhead[StepRows]:
+    def epoch(self, epoch: int, first: int = 0, start: int = 0) -> Steps:
         """The steps of an epoch from step `first`; the epoch begins at row `start`."""
-        return ReadAhead(self._prepared(epoch, first, start), self._read_ahead)
+        steps = self._prepared(epoch, first, start)
+        return ReadAhead(steps, self._read_ahead) if self._read_ahead else steps
 
     @abstractmethod
     def steps(self, start: int = 0) -> int | None:
@@ -87,7 +91,7 @@ class Loader(ABC):
     def _read(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
         """The steps, assembled but not transformed."""
 
-    def _prepared(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
+    def _prepared(self, epoch: int, first: int, start: int) -> Generator[StepRows, None, None]:
         for index, step in enumerate(self._read(epoch, first, start), start=first):
             batch = step.batch
             if batch is not None:
@@ -111,7 +115,10 @@ class IndexedLoader(Loader):
         loading: Loading,
         processes: int,
     ) -> None:
-        super().__init__(binder, transform, loading.read_ahead)
+        # Copied in the moment it is used, a batch is still in the cache; a thread beside the
+        # training would copy it earlier at the same cost.
+        copies_only = source.in_memory and transform is None and not processes
+        super().__init__(binder, transform, 0 if copies_only else loading.read_ahead)
         self._source, self._plan, self._worker = source, plan, worker
         self._processes = processes
 

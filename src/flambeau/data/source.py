@@ -43,6 +43,8 @@ class IndexedSource(ABC):
     #: when the job does not name any (array data). Empty for data with real column names.
     positional: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    #: Whether taking rows only copies memory, so that there is no wait to hide by reading ahead.
+    in_memory: bool = False
 
     @property
     @abstractmethod

@@ -73,6 +73,8 @@ def write_predictions(batches: Iterator[pa.RecordBatch], out: Path) -> int:
 
 
 def _write(batches: Iterator[pa.RecordBatch], path: Path, *, csv: bool) -> int:
+    if csv:
+        batches = map(_without_lists, batches)
     first = next(batches, None)
     if first is None:
         raise DataError("there are no rows to predict")
@@ -83,6 +85,22 @@ def _write(batches: Iterator[pa.RecordBatch], path: Path, *, csv: bool) -> int:
             writer.write_batch(batch)
             rows += batch.num_rows
     return rows
+
+
+def _without_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Lists of fixed size as one column for each place in them, since CSV has no lists."""
+    columns: dict[str, pa.Array] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        columns |= _places(name, column)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _places(name: str, column: pa.Array) -> dict[str, pa.Array]:
+    if not pa.types.is_fixed_size_list(column.type):
+        return {name: column}
+    values, size = column.flatten(), column.type.list_size
+    places = [_places(f"{name}_{place}", values[place::size]) for place in range(size)]
+    return {key: array for place in places for key, array in place.items()}
 
 
 def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -38,7 +38,9 @@ class WorkerCheckpoints:
     def __init__(self, run: RunDirectory, settings: JobSettings, parts_of: TrainingParts) -> None:
         self._run, self._settings, self._parts = run, settings, parts_of
         self._saver = (
-            CheckpointSaver(run, settings.checkpoints.keep) if parts_of.group.first else None
+            CheckpointSaver(run, settings.checkpoints.keep, for_evaluator=settings.evaluator)
+            if parts_of.group.first
+            else None
         )
         self.trainer: Trainer | None = None
 

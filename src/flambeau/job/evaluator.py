@@ -1,6 +1,7 @@
 """The evaluator: a process that follows a run's checkpoints and evaluates each."""
 
 import contextlib
+import math
 import socket
 import time
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any, final
 
 from flambeau.checkpoint import RunDirectory, checkpoints, lease, mark_best
+from flambeau.checkpoint.retention import release
 from flambeau.checkpoint.store import TrainingState, read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights
 from flambeau.clusters.child import ChildSpec
@@ -35,16 +37,22 @@ def follow_run(child: ChildSpec, link: Link, listener: socket.socket | None) -> 
 
 @final
 class Follower:
-    """Evaluates every checkpoint once, in order, and marks the best."""
+    """Evaluates every checkpoint once, in order, and marks the best.
 
-    def __init__(self, run: RunDirectory, settings: JobSettings, report: Report) -> None:
-        self._run, self._settings, self._report = run, settings, report
+    With `own=False` it does so on data that is not the job's: it evaluates also what the job has
+    evaluated itself, and marks nothing.
+    """
+
+    def __init__(
+        self, run: RunDirectory, settings: JobSettings, report: Report, *, own: bool = True
+    ) -> None:
+        self._run, self._settings, self._report, self._own = run, settings, report, own
         load_code = opening.code_loader(run)
         self._model = opening.build_model(settings.model, load_code)
         assert settings.valid is not None
         self._source = opening.open_data(settings.valid, load_code)
         self._best = Best(settings.checkpoints.best, settings.checkpoints.mode)
-        self._done = self._evaluated_before()
+        self._done = self._evaluated_before() if own else set()
         self._held: dict[Path, contextlib.ExitStack] = {}
         self.metrics: dict[str, float] = {}
 
@@ -79,9 +87,9 @@ class Follower:
 
     def _evaluate(self, path: Path) -> None:
         started = time.perf_counter()
-        with self._held[path]:
+        with self._held.pop(path):
             state = read_checkpoint(path)
-        del self._held[path]
+            release(path)
         self._done.add(path.name)
         load_all_weights(self._model, state.model)
         names = self._settings.metrics
@@ -95,7 +103,8 @@ class Follower:
             rows=scores.rows,
             seconds=time.perf_counter() - started,
         )
-        self._mark(state)
+        if self._own:
+            self._mark(state)
 
     def _mark(self, state: TrainingState) -> None:
         if self._best.improves(self.metrics) and self._best.value is not None:
@@ -108,5 +117,7 @@ class Follower:
             return set()
         events = [event for event in read_events(self._run.events) if event.kind == "evaluation"]
         for event in events:
-            self._best.improves(event.fields["metrics"])
+            # A log has null for what is no number.
+            metrics = event.fields["metrics"].items()
+            self._best.improves({name: math.nan if v is None else v for name, v in metrics})
         return {f"step-{event.fields['step']:08d}" for event in events}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from flambeau import errors
-from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint import RunDirectory, parse_reference, prune, resolve
 from flambeau.checkpoint.durable import write_atomically
 from flambeau.clusters.base import Launch
 from flambeau.clusters.local import LOOPBACK, LocalCluster
@@ -27,7 +27,8 @@ from flambeau.config import (
     Recovery,
 )
 from flambeau.coordination.failures import Cause, Failure
-from flambeau.errors import ConfigError, WorkerFailedError, WorkerLostError
+from flambeau.errors import CheckpointError, ConfigError, WorkerFailedError, WorkerLostError
+from flambeau.job import import_folders
 from flambeau.job.controller import Controller, Outcome, Team
 from flambeau.job.describe import Description
 from flambeau.job.observers import Memory, make_observers
@@ -130,12 +131,15 @@ def run_job(
     init_from: str | Mapping[str, Any] | None = None,
 ) -> Result:
     """Run a described job in its (locked) directory."""
+    initial = {"run": init_from} if isinstance(init_from, str) else dict(init_from or {})
     goes_on = run.prepare(settings.model_dump(mode="json"), resume)
     description.packer.write(run.code)
+    import_folders.remember(run.code)
+    if initial and not goes_on:
+        _require_run(initial["run"])
     run.report.unlink(missing_ok=True)
     memory = Memory()
     observer = make_observers(settings.observe, run, memory)
-    initial = {"run": init_from} if isinstance(init_from, str) else dict(init_from or {})
     payload = {
         "settings": settings.model_dump(mode="json"),
         "run_dir": str(run.path.resolve()),
@@ -146,6 +150,7 @@ def run_job(
     started = time.time()
     try:
         outcome = _run_controller(settings, observer, payload, tuple(description.fds))
+        prune(run, settings.checkpoints.keep)
         report = report_json(outcome, memory, settings, started)
         write_atomically(run.report, report)
         _observe_end(observer, outcome, memory)
@@ -153,6 +158,14 @@ def run_job(
         observer.close()
     _raise_if_failed(outcome, run, memory)
     return Result(run, settings, outcome, memory)
+
+
+def _require_run(reference: str) -> None:
+    """Find out that there is nothing to start from before processes are started."""
+    path, which = parse_reference(reference)
+    if not path.is_dir():
+        raise CheckpointError(f"init_from: there is no run {path}")
+    resolve(RunDirectory(path), which)
 
 
 def _run_controller(

@@ -29,14 +29,18 @@ from flambeau.data.loader import (
 from flambeau.data.sources.arrays import ArraySource
 from flambeau.data.sources.image_folder import ImageFolderSource
 from flambeau.data.sources.spooling import array_columns, spool
+from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.errors import DataError, ModelError
+from flambeau.job import import_folders
+from flambeau.job.describe import takes_an_argument
 from flambeau.training.losses import Loss, build_loss
 
 LoadCode = Callable[[CodeRef], Any]
 
 
 def code_loader(run: RunDirectory) -> LoadCode:
-    """Loads the user's code of a run."""
+    """Loads the user's code of a run, also from the folder where the run was started."""
+    import_folders.use(run.code)
     return partial(user_code.load, directory=run.code)
 
 
@@ -113,11 +117,25 @@ def image_transform(
 def open_data(data: DataRef, load_code: LoadCode) -> Source:
     """The source that a setting names. A function may also give arrays, which are then mapped."""
     if isinstance(data, DatasetData):
-        given = load_code(data.code)
+        given = _called(data.code, load_code)
+        if isinstance(given, partial):
+            return LoaderSource(given)
         if isinstance(given, tuple | list | dict | np.ndarray | torch.Tensor):
             return array_source(given)
         return open_source(data, lambda _: given)
     return open_source(data, load_code)
+
+
+def _called(ref: CodeRef, load_code: LoadCode) -> Any:
+    """What a reference gives: a function of a shard, and what is data already, as they are."""
+    if not ref.call:
+        return load_code(ref)
+    found = load_code(ref.model_copy(update={"call": False}))
+    if not callable(found) or hasattr(type(found), "__getitem__"):
+        return found
+    if isinstance(found, type) or not takes_an_argument(partial(found, **ref.args)):
+        return load_code(ref)
+    return partial(found, **ref.args)
 
 
 def array_source(given: Any) -> ArraySource:

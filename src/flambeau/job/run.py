@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from flambeau.clusters.base import Launch
 from flambeau.clusters.local import LOOPBACK, LocalCluster
 from flambeau.config import Local, Recovery
+from flambeau.coordination.failures import Cause
 from flambeau.coordination.protocol import Role
 from flambeau.job.controller import Controller, Outcome, Team
 from flambeau.job.fit import CHILD_MODULE, raise_failure
@@ -39,10 +40,18 @@ def run(
             os.close(descriptor)
 
 
-def run_script(path: str, arguments: list[str], cluster: Local) -> None:
-    """Run a script on every process of the cluster, as a launcher would."""
+def run_script(path: str, arguments: list[str], cluster: Local) -> int:
+    """Run a script on every process of the cluster, as a launcher would.
+
+    Returns 0, or the exit code of the first process that ended itself with another or was killed.
+    """
     payload = {"script": path, "arguments": arguments}
-    finish(launch_roles(Role.SCRIPT, cluster, payload, ()))
+    outcome = launch_roles(Role.SCRIPT, cluster, payload, ())
+    failure = outcome.failure
+    if failure is not None and failure.cause is Cause.DIED and outcome.interrupted is None:
+        return failure.exit_code
+    finish(outcome)
+    return 0
 
 
 def launch_roles(

@@ -1,5 +1,6 @@
 """A run's model after training: loaded, evaluated, asked for predictions."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,14 @@ def predict_run(
     run: RunDirectory, settings: JobSettings, which: str, data: Any, out: str | Path | None
 ) -> Any:
     """An Arrow table of predictions, or with `out` the number of rows written there."""
+    batches = predictions(run, settings, which, data)
+    return pa.Table.from_batches(batches) if out is None else write_predictions(batches, Path(out))
+
+
+def predictions(
+    run: RunDirectory, settings: JobSettings, which: str, data: Any
+) -> Iterator[pa.RecordBatch]:
+    """Predictions for `data` in order, a record batch for each batch of rows."""
     model = load_model(run, settings, which)
     source = open_given(run, settings, data)
     bare = Binding(inputs=settings.binding.inputs, keys=settings.binding.keys)
@@ -81,8 +90,7 @@ def predict_run(
     loss = settings.loss if isinstance(settings.loss, str) else None
     predictor = Predictor(model, loss, settings.binding.keys, transform)
     size = settings.evaluation.batch_size or settings.batch_size
-    batches = predictor.predict(source, binder, size)
-    return pa.Table.from_batches(batches) if out is None else write_predictions(batches, Path(out))
+    return predictor.predict(source, binder, size)
 
 
 def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
@@ -91,8 +99,8 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
         return _open_validation(run, settings)
     if isinstance(data, str | Path):
         data = FileData(path=str(data))
-    if isinstance(data, FileData):
-        return open_source(data, opening.code_loader(run))
+    if isinstance(data, FileData | DatasetData):
+        return opening.open_data(data, opening.code_loader(run))
     if is_arrays(data):
         return opening.array_source(data)
     if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):

@@ -22,6 +22,7 @@ from flambeau.data.loader import Loader
 from flambeau.job import checkpointing, opening
 from flambeau.job.opening import LoadCode, Place
 from flambeau.job.process_group import backend_of, pick_device, process_group
+from flambeau.job.rehearsal import rehearse
 from flambeau.strategies import sync_batch_norm
 from flambeau.strategies.all_reduce import AllReduceStrategy
 from flambeau.strategies.base import Clipping, Strategy
@@ -84,6 +85,9 @@ class Worker:
         )
         place = Place(group.rank, group.size)
         loader = opening.make_loader(source, settings, binder, place, train=True)
+        if settings.step is None and self._loss is not None:
+            look = opening.image_transform(settings.images, source, train=False, seed=0)
+            rehearse(model, source, binder, self._loss, look)
         position = Position()
         by_row = isinstance(source, IndexedSource)
         if state is not None:

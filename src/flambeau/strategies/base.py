@@ -19,6 +19,8 @@ class Clipping:
 
     def apply(self, optimizer: Optimizer) -> None:
         """Clip the gradients of an optimizer's parameters in place."""
+        if self.value is None and self.norm is None:
+            return
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if self.value is not None:
             nn.utils.clip_grad_value_(parameters, self.value)
@@ -67,8 +69,10 @@ def average_buffers(model: nn.Module, total: Callable[[Tensor], Tensor], workers
     buffers = [b for b in model.buffers() if b.is_floating_point()]
     if not buffers or workers == 1:
         return
+    doubles = any(b.dtype is torch.float64 for b in buffers)
+    dtype = torch.float64 if doubles else torch.float32
     with torch.no_grad():
-        flat = total(torch.cat([b.detach().flatten().float() for b in buffers])) / workers
+        flat = total(torch.cat([b.detach().flatten().to(dtype) for b in buffers])) / workers
         parts = torch.split(flat, [b.numel() for b in buffers])
         for buffer, part in zip(buffers, parts, strict=True):
             buffer.copy_(part.view_as(buffer))

@@ -51,7 +51,7 @@ def evaluate(
                 with autocast():
                     output = model(*positional, **named)
                     value = loss(output, batch, label, weight) if loss else torch.tensor(0.0)
-                totals += torch.tensor([value.item() * batch.size, batch.size])
+                totals += torch.tensor([value.item() * batch.size, batch.size], dtype=totals.dtype)
                 metrics.update(output, label, weight, binder.group(batch))
     finally:
         model.train(training)

@@ -75,7 +75,7 @@ class Trainer:
         self._pulse = Pulse(parts.group, position.step)
         self._template: Batch | None = None
         self._stop = False
-        self._evaluated = self._saved = position.step if position.step else -1
+        self._saved: tuple[int, bool] | None = None
         self._beat_time = time.perf_counter()
 
     @property
@@ -95,16 +95,19 @@ class Trainer:
         """Train to the end, or until a stop is agreed on; the last state is saved."""
         parts = self._parts
         parts.model.train()
+        parts.view.step, parts.view.epoch = self.position.step, self.position.epoch
+        self._saved = self._state_to_save() if self.position.step else None
         parts.callbacks.on_start(parts.view)
         self._beat_time = time.perf_counter()
         while not self._over():
             self._epoch()
-        if not self._stop or self._finished_early():
+        stopped = self._stop and not self._finished_early()
+        if not stopped:
             self._evaluate()
         self._checkpoint()
         self._beat()
         parts.callbacks.on_end(parts.view)
-        return "stopped" if self._stop and not self._finished_early() else "finished"
+        return "stopped" if stopped else "finished"
 
     def _over(self) -> bool:
         done = self.position.epoch >= self._settings.epochs
@@ -240,11 +243,18 @@ class Trainer:
             communication_seconds=beat.communication_seconds,
         )
 
+    def _is_evaluated(self) -> bool:
+        """Whether this very step has been evaluated, perhaps before the run was resumed."""
+        return bool(self.history) and self.history[-1]["step"] == self.position.step
+
+    def _state_to_save(self) -> tuple[int, bool]:
+        """What makes a checkpoint worth writing: a new step, or metrics of the same one."""
+        return self.position.step, self._is_evaluated()
+
     def _evaluate(self) -> None:
         parts, step = self._parts, self.position.step
-        if parts.evaluate is None or self._evaluated == step:
+        if parts.evaluate is None or self._is_evaluated():
             return
-        self._evaluated = step
         started = time.perf_counter()
         parts.strategy.synchronize()
         scores = parts.evaluate()
@@ -270,12 +280,12 @@ class Trainer:
             self._checkpoint(best=True)
 
     def _checkpoint(self, *, best: bool = False) -> None:
-        step = self.position.step
-        if self._saved == step and not best:
+        state = self._state_to_save()
+        if self._saved == state and not best:
             return
-        self._saved = step
+        self._saved = state
         self._parts.strategy.synchronize()
-        self._parts.saving.save(self.metrics if self._evaluated == step else {}, best=best)
+        self._parts.saving.save(self.metrics if self._is_evaluated() else {}, best=best)
 
     def _announce(self, kind: str, **fields: Any) -> None:
         if self._parts.group.first:

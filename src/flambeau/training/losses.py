@@ -280,8 +280,9 @@ def _per_row(losses: Tensor) -> Tensor:
 
 def _total(losses: Tensor, weight: Tensor | None) -> Tensor:
     """The sum over rows divided by their number; 0 for an empty batch."""
-    weighted = losses if weight is None else losses * weight.reshape(-1).to(losses.dtype)
-    return weighted.sum() / max(1, len(losses))
+    if not len(losses):
+        return losses.sum()
+    return (losses if weight is None else losses * weight.reshape(-1).to(losses.dtype)).mean()
 
 
 def _scalar(losses: Any, batch: Batch, weight: Tensor | None, name: str) -> Tensor:

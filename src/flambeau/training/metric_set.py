@@ -87,7 +87,7 @@ class MetricSet:
         """A worker without rows has not seen the tasks yet."""
         for name in sorted(names):
             if "/" in name:
-                self._task(name.split("/")[0])
+                self._task(name.rsplit("/", 1)[0])
 
 
 def _pack(state: dict[str, Any]) -> dict[str, _Array]:

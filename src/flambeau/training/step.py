@@ -50,7 +50,7 @@ class StandardStep(Step):
             loss = self._compute(part)
             value = loss.item()
             if not math.isfinite(value):
-                raise not_finite(value, part, number)
+                raise not_finite(value, batch, number)
             fraction = part.size / batch.size
             scale = share * fraction
             self._strategy.backward(
@@ -137,7 +137,9 @@ class OwnStep(Step):
         result = self._function(self._context, batch)
         if result is None:
             return math.nan
-        if isinstance(result, Tensor | int | float):
+        if isinstance(result, Tensor):
+            return float(result.detach())
+        if isinstance(result, int | float):
             return float(result)
         raise ModelError(
             f"step= returned {type(result).__name__}; return the loss to be shown, or nothing"

@@ -55,7 +55,7 @@ class TensorBoardExtras(Callback):
             self._writer.add_text(tag, text, view.step)
         if self._histograms_every is not None:
             self._hooks = [
-                parameter.register_hook(partial(self._keep, view, name))
+                _watch(parameter, partial(self._keep, view, name))
                 for name, parameter in view.model.named_parameters()
                 if parameter.requires_grad
             ]
@@ -123,6 +123,10 @@ class TensorBoardExtras(Callback):
             # TensorBoard's only way to a graph is a tracer that torch calls deprecated.
             warnings.filterwarnings("ignore", r".*torch\.jit\.", DeprecationWarning)
             self._writer.add_graph(traced, values)
+
+
+def _watch(parameter: nn.Parameter, hook: Callable[[Tensor], None]) -> Any:
+    return parameter.register_hook(hook)  # type: ignore[no-untyped-call]
 
 
 class _ByPosition(nn.Module):

@@ -85,3 +85,10 @@ def test_a_line_that_is_not_an_event_is_named(path: Path, line: str) -> None:
         file.write(f"{line}\n")
     with pytest.raises(RunDirectoryError, match=r"events\.jsonl, line 2 is not an event"):
         list(read_events(path))
+
+
+def test_a_shared_log_keeps_the_line_that_another_process_is_writing(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"kind": "epoch_')
+    EventLog(path, shared=True).close()
+    assert path.read_bytes() == b'{"kind": "epoch_'

@@ -57,7 +57,9 @@ def train(callback: TensorBoardExtras, view: TrainingView, steps: int = 1) -> No
 
 
 def read(path: Path) -> EventAccumulator:
-    accumulator = EventAccumulator(str(path / "tensorboard" / "extras"))
+    accumulator = EventAccumulator(
+        str(path / "tensorboard" / "extras"), {"histograms": 0, "images": 0}
+    )
     accumulator.Reload()
     return accumulator
 
@@ -83,14 +85,7 @@ def test_hooks_are_gone_after_the_end(tmp_path: Path) -> None:
 
 def test_the_graph_is_that_of_the_model(tmp_path: Path) -> None:
     train(TensorBoardExtras(graph=True), make_view(tmp_path))
-    names = (
-        [node.name for node in read(tmp_path).Graph_proto().node] if _has_graph(tmp_path) else []
-    )
-    assert any("layer" in name for name in names)
-
-
-def _has_graph(path: Path) -> bool:
-    return bool(read(path).Tags()["graph"])
+    assert any("layer" in node.name for node in read(tmp_path).Graph().node)
 
 
 def test_a_graph_of_a_model_that_takes_a_batch_is_refused(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ class ArraySource(IndexedSource):
         self._columns = {name: _map(name, ref) for name, ref in data.columns.items()}
         self.positional = data.inputs
         self.labels = data.labels
+        # What was spooled has just been written and is in memory; a file of the user's may not be.
+        self.in_memory = all(ref.path is None for ref in data.columns.values())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ArraySource, (self._data,)

@@ -1,0 +1,59 @@
+"""The commands, and what they share."""
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from flambeau.cli.demo import demo
+from flambeau.cli.doctor_command import doctor
+from flambeau.cli.evaluate import evaluate
+from flambeau.cli.failures import as_exit_codes
+from flambeau.cli.predict import predict
+from flambeau.cli.run import run
+from flambeau.cli.train import train
+from flambeau.version import __version__
+
+
+class _Commands(TyperGroup):
+    """Turns the errors of every command into a line and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with as_exit_codes():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"flambeau {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def flambeau(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Train any PyTorch model across many processes, and use what was trained.
+
+    Start with: flambeau demo
+    """
+
+
+app.command()(train)
+# What comes after the script is the script's, also if it looks like an option of ours.
+app.command(context_settings={"allow_interspersed_args": False})(run)
+app.command()(evaluate)
+app.command()(predict)
+app.command()(doctor)
+app.command()(demo)

@@ -1,0 +1,57 @@
+"""`flambeau evaluate`: metrics of a run's checkpoints."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from flambeau.cli.given import FormatOption, OptionsOption, RunArgument, open_run, parse_data
+
+
+def evaluate(
+    run: RunArgument,
+    data: Annotated[
+        str | None,
+        typer.Argument(help="A path, a glob or module:function; by default the validation data."),
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="A metric; may be repeated. By default the job's.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Evaluate each checkpoint as it comes.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    format: FormatOption = None,
+    option: OptionsOption = None,
+) -> None:
+    """Evaluate a checkpoint of a run, by default its best, on this machine."""
+    directory, settings, which = open_run(run)
+    given = parse_data(data, format, option or []) if data is not None else None
+    names = tuple(metric or settings.metrics)
+    if follow:
+        from flambeau.cli.follow import follow_run
+
+        follow_run(directory, settings, given, names if metric else None)
+        return
+    from flambeau.checkpoint import resolve
+    from flambeau.job.using import evaluate_run
+
+    checkpoint = resolve(directory, which).name
+    scores = evaluate_run(directory, settings, checkpoint, given, names)
+    found = {"run": str(directory.path), "checkpoint": checkpoint, "rows": scores.rows}
+    show(found, scores.metrics, as_json=as_json)
+
+
+def show(found: dict[str, Any], metrics: dict[str, float], *, as_json: bool) -> None:
+    """What was evaluated, and its metrics."""
+    if as_json:
+        typer.echo(json.dumps({**found, "metrics": metrics}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    typer.echo("{run} {checkpoint}, {rows} rows".format(**found))
+    table = Table("metric", "value")
+    for name, value in metrics.items():
+        table.add_row(name, f"{value:.6g}")
+    Console().print(table)

@@ -1,0 +1,43 @@
+"""What ends a command, as a message on stderr and an exit code.
+
+2: something for the user to change; 1: a job that failed; 130: Ctrl-C.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from flambeau.errors import (
+    CheckpointError,
+    JobFailedError,
+    MessagingError,
+    UserError,
+    WorkerFailedError,
+)
+
+
+@contextmanager
+def as_exit_codes() -> Iterator[None]:
+    """Ends the command when something ends it; other exceptions are ours, and keep their trace."""
+    try:
+        yield
+    except (UserError, CheckpointError, MessagingError) as error:
+        say_error(str(error))
+        raise typer.Exit(2) from None
+    except WorkerFailedError as error:
+        typer.echo(error.worker_traceback, err=True)
+        say_error(error.message)
+        raise typer.Exit(1) from None
+    except JobFailedError as error:
+        say_error(str(error))
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo("stopped", err=True)
+        raise typer.Exit(130) from None
+
+
+def say_error(message: str) -> None:
+    """`error: ...` on stderr, red on a terminal; further lines are indented."""
+    first, *more = message.splitlines() or [""]
+    typer.secho("\n  ".join([f"error: {first}", *more]), fg=typer.colors.RED, err=True)

@@ -1,0 +1,33 @@
+"""`flambeau run`: a script of the user's on several processes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT.py", help="What each process runs.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")
+    ] = None,
+    processes: Annotated[
+        int, typer.Option("-n", "--processes", min=1, help="How many processes.")
+    ] = 1,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Threads of each; by default the cores are shared evenly."),
+    ] = None,
+) -> None:
+    """Run a script on several processes of this machine, ready for torch.distributed.
+
+    RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set.
+    """
+    from flambeau.config import Local
+    from flambeau.errors import ConfigError
+    from flambeau.job.run import run_script
+
+    if not script.is_file():
+        raise ConfigError(f"there is no script {script}")
+    cluster = Local(processes, threads_per_worker=threads)
+    raise typer.Exit(run_script(str(script), arguments or [], cluster))

@@ -1,0 +1,58 @@
+"""Settings of a job file that name one of several kinds."""
+
+from typing import Any, Self
+
+from pydantic import model_validator
+
+from flambeau.config.clusters import Local
+from flambeau.config.settings import Settings
+from flambeau.config.strategies import AllReduce
+
+
+class Choice(Settings):
+    """One of several kinds, by its name alone or as `{name: {its settings}}`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {value: {}}
+        if isinstance(value, dict):
+            return {name: {} if inner is None else inner for name, inner in value.items()}
+        return value
+
+    @model_validator(mode="after")
+    def _just_one(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError(f"name one of: {', '.join(type(self).model_fields)}")
+        return self
+
+    @property
+    def chosen(self) -> Any:
+        """The settings of the kind that was named."""
+        (name,) = self.model_fields_set
+        return getattr(self, name)
+
+
+class StrategyChoice(Choice):
+    """How replicas agree."""
+
+    all_reduce: AllReduce = AllReduce()
+
+
+class ClusterChoice(Choice):
+    """Where processes run."""
+
+    local: Local = Local()
+
+
+class InitFrom(Settings):
+    """Another run's weights to start from: `run`, or with `patterns` of names some of them."""
+
+    run: str
+    patterns: tuple[str, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_run(cls, value: Any) -> Any:
+        return {"run": value} if isinstance(value, str) else value

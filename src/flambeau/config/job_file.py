@@ -1,0 +1,123 @@
+"""A job written down as YAML, with the names of `fit`'s arguments."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+from pydantic import Field, field_validator
+
+from flambeau.config.choices import ClusterChoice, InitFrom, StrategyChoice
+from flambeau.config.clusters import Local
+from flambeau.config.code import CodeRef
+from flambeau.config.forms import Code, Data, LearningRate, Loss, Optimizer, is_code
+from flambeau.config.job import Binding, JobSettings
+from flambeau.config.model_names import MODEL_NAMES
+from flambeau.config.optimizer import OptimizerSpec
+from flambeau.config.overrides import COMMAND_LINE, override
+from flambeau.config.parts import (
+    Checkpoints,
+    Compute,
+    EarlyStopping,
+    Evaluation,
+    Images,
+    Loading,
+    Observe,
+    Recovery,
+)
+from flambeau.config.schedule import Schedule
+from flambeau.config.settings import mistakes, nearest
+from flambeau.config.strategies import AllReduce
+from flambeau.config.yaml_text import read_yaml
+from flambeau.errors import ConfigError
+
+
+class JobFile(Binding):
+    """The settings of a job file; `settings()` are those of the job that it describes.
+
+    `model` is a name of ours or `module:name`, and `args` are what it is built with. The columns
+    (`inputs`, `label`, ...) are those of `Binding`.
+    """
+
+    model: str
+    args: dict[str, Any] = {}
+    train: Data
+    valid: Data | None = None
+    loss: Loss = None
+    step: Code | None = None
+    optimizer: Optimizer = OptimizerSpec()
+    schedule: LearningRate = Schedule()
+    metrics: tuple[str, ...] = ()
+    batch_size: int = Field(default=128, ge=1)
+    epochs: int = Field(default=1, ge=1)
+    max_steps: int | None = Field(default=None, ge=1)
+    seed: int = Field(default=0, ge=0)
+    strategy: StrategyChoice = StrategyChoice(all_reduce=AllReduce())
+    cluster: ClusterChoice = ClusterChoice(local=Local())
+    compute: Compute = Compute()
+    loading: Loading = Loading()
+    images: Images | None = None
+    checkpoints: Checkpoints = Checkpoints()
+    evaluation: Evaluation = Evaluation()
+    evaluator: bool = False
+    early_stopping: EarlyStopping | None = None
+    observe: Observe = Observe()
+    recovery: Recovery = Recovery()
+    callbacks: tuple[Code, ...] = ()
+    run_dir: str
+    resume: Literal["auto", "always", "never"] | bool = "auto"
+    init_from: InitFrom | None = None
+
+    @field_validator("model")
+    @classmethod
+    def _known(cls, model: str) -> str:
+        if not is_code(model) and model not in MODEL_NAMES:
+            raise ValueError(f"unknown model; {nearest(model, MODEL_NAMES)} (or write module:name)")
+        return model
+
+    def settings(self, where: str = "") -> JobSettings:
+        """The job; errors about settings that exclude each other start with `where`."""
+        same = JobSettings.model_fields.keys() & JobFile.model_fields.keys()
+        values = {name: getattr(self, name) for name in same}
+        binding = {name: getattr(self, name) for name in Binding.model_fields}
+        values |= {
+            "model": self._model_ref(),
+            "binding": Binding(**binding),
+            "strategy": self.strategy.chosen,
+            "cluster": self.cluster.chosen,
+        }
+        return JobSettings.parse(values, where)
+
+    def _model_ref(self) -> CodeRef:
+        if is_code(self.model):
+            return CodeRef(path=self.model, args=self.args, call=bool(self.args))
+        # Ours are built by name on the worker, so that the driver need not load torch.
+        args = {"name": self.model, **self.args}
+        return CodeRef(path="flambeau.models:build", args=args, call=True)
+
+
+def load_job_file(path: str | Path, overrides: Sequence[str] = ()) -> JobFile:
+    """The job in a file, with `key=value` overrides; everything that is wrong in a line each.
+
+    A job without `run_dir` goes to `runs/` and the name of its file.
+    """
+    path = Path(path)
+    values = read_yaml(path)
+    overridden = override(values, overrides)
+    if values.get("run_dir") is None:
+        values["run_dir"] = str(Path("runs") / path.stem)
+    try:
+        job = JobFile.model_validate(values)
+    except pydantic.ValidationError as error:
+        lines = [
+            f"{_origin(key, overridden, path)}: {line}" for key, line in mistakes(error, JobFile)
+        ]
+        raise ConfigError("\n".join(lines)) from None
+    job.settings(str(path))
+    return job
+
+
+def _origin(key: str, overridden: list[str], path: Path) -> str:
+    """Where the value of a key was written."""
+    on_command_line = any(key == name or key.startswith(f"{name}.") for name in overridden)
+    return COMMAND_LINE if on_command_line else str(path)

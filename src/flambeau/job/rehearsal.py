@@ -1,0 +1,84 @@
+"""A first look at model, data and loss together, before anything is trained."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from flambeau.data import IndexedSource, IterableSource, Source
+from flambeau.data.batch import Batch
+from flambeau.data.binding import Binder
+from flambeau.data.loader import in_order
+from flambeau.errors import DataError
+from flambeau.training.losses import Loss
+
+ROWS = 2
+CHUNK = 1 << 20
+
+
+def rehearse(
+    model: nn.Module,
+    source: Source,
+    binder: Binder,
+    loss: Loss,
+    transform: Callable[[Batch], Batch] | None,
+) -> None:
+    """Run two rows through model and loss, without a trace; lazy modules get their shapes.
+
+    Finds what does not fit before the first step. An iterator is left alone: it may not like to be
+    read twice.
+    """
+    if isinstance(source, IterableSource):
+        return
+    batch = next(in_order(source, binder, ROWS), None)
+    if batch is None:
+        raise DataError("the data has no rows")
+    output = _forward(model, binder, batch if transform is None else transform(batch), loss)
+    if loss.name in ("cross_entropy", "nll") and isinstance(source, IndexedSource):
+        _check_classes(source, binder.label_columns(), output)
+
+
+def _forward(model: nn.Module, binder: Binder, batch: Batch, loss: Loss) -> Tensor:
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    batch = batch.to(device)
+    positional, named = binder.arguments(batch)
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            output: Tensor = model(*positional, **named)
+            loss(output, batch, binder.label(batch), binder.weight(batch))
+    except Exception as error:
+        error.add_note(f"(the first look at the model; its inputs: {_shapes(positional, named)})")
+        raise
+    finally:
+        model.train(training)
+    return output
+
+
+def _check_classes(source: IndexedSource, labels: tuple[str, ...], output: Tensor) -> None:
+    """All labels of data in memory against the classes that the model knows."""
+    if not source.in_memory or len(labels) != 1:
+        return
+    classes = output.shape[1]
+    for start in range(0, len(source), CHUNK):
+        rows = np.arange(start, min(start + CHUNK, len(source)))
+        label = source.take(rows, labels)[labels[0]]
+        assert isinstance(label, Tensor)
+        bad = ((label < 0) | (label >= classes)).nonzero()
+        if len(bad):
+            row = int(bad[0, 0])
+            raise DataError(
+                f"label {label[row].item():g} in row {start + row} of column '{labels[0]}' does "
+                f"not fit: the model gives {classes} classes, so labels are 0 to {classes - 1}"
+            )
+
+
+def _shapes(positional: list[object], named: dict[str, object]) -> str:
+    items = [*enumerate(positional), *named.items()]
+    return ", ".join(
+        f"{name}: {list(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+        for name, value in items
+        if isinstance(value, Tensor)
+    )

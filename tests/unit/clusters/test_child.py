@@ -1,0 +1,94 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from flambeau.clusters.child import ChildSpec, write_spec
+from flambeau.clusters.cores import usable_cores
+from flambeau.coordination.protocol import Role, RoleSpec
+
+ECHO = """
+import json, os, sys
+from flambeau.clusters.child import attach
+child = attach(int(sys.argv[1]))
+seen = {
+    "secret": child.secret.hex(), "rank": child.spec.rank, "payload": child.payload,
+    "last_path": sys.path[-1], "cores": sorted(os.sched_getaffinity(0)),
+}
+print(json.dumps(seen), flush=True)
+sys.stdin.read()
+"""
+
+SPEC = RoleSpec(Role.WORKER, rank=3, world=4, local_rank=3, local_world=4, node=0, generation=1)
+CORE = usable_cores()[-1:]
+
+
+class Child:
+    """A real process at the other end of a pipe."""
+
+    def __init__(self) -> None:
+        read_end, self.life = os.pipe()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ECHO, str(read_end)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(read_end,),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            start_new_session=True,
+        )
+        os.close(read_end)
+        self.attached = True
+
+    def let_go(self) -> None:
+        if self.attached:
+            os.close(self.life)
+            self.attached = False
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    child = Child()
+    yield child
+    child.let_go()
+    child.process.kill()
+    child.process.communicate()
+
+
+def make_spec(size: int) -> ChildSpec:
+    return ChildSpec(
+        coordinator="tcp://127.0.0.1:1",
+        secret=b"\x00\xff",
+        spec=SPEC,
+        payload={"text": "x" * size},
+        python_path=["/added/by/the/agent"],
+        cores=CORE,
+    )
+
+
+def test_a_child_is_told_all_and_ends_with_its_agent(child: Child) -> None:
+    size = 200_000  # more than a pipe holds at once
+    write_spec(child.life, make_spec(size))
+    assert child.process.stdout is not None
+    seen = json.loads(child.process.stdout.readline())
+    assert seen == {
+        "secret": "00ff",
+        "rank": 3,
+        "payload": {"text": "x" * size},
+        "last_path": "/added/by/the/agent",
+        "cores": CORE,
+    }
+    assert child.process.poll() is None
+    child.let_go()
+    assert child.process.wait(timeout=30) == -signal.SIGKILL
+
+
+def test_a_child_whose_agent_ends_before_it_speaks_says_so(child: Child) -> None:
+    child.let_go()
+    _, errors = child.process.communicate(timeout=30)
+    assert child.process.returncode == 1
+    assert b"the agent ended before this process was told its role" in errors

@@ -1,0 +1,114 @@
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+import torch
+from torch import Tensor, nn
+
+from flambeau.config import Binding
+from flambeau.data.batch import Batch
+from flambeau.data.binding import Binder, Shape
+from flambeau.data.source import IndexedSource
+from flambeau.errors import ConfigError, DataError
+from flambeau.inference.predictor import Predictor, write_predictions
+
+COLUMNS = ("x", "id", "name")
+
+
+class Rows(IndexedSource):
+    columns = COLUMNS
+
+    def __len__(self) -> int:
+        return 5
+
+    def take(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> Batch:
+        names = np.array([f"row {row}" for row in rows], dtype=object)
+        whole = {"x": torch.from_numpy(rows).float(), "id": torch.from_numpy(rows), "name": names}
+        return Batch({name: whole[name] for name in columns or COLUMNS}, len(rows))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.9)
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert torch.is_inference_mode_enabled()
+        return self.drop(2 * x)
+
+
+def predict(**transform: object) -> Iterator[pa.RecordBatch]:
+    keys = ("id", "name")
+    model = Model()
+    predictor = Predictor(model, "mse", keys, **transform)  # type: ignore[arg-type]
+    binder = Binder(Binding(keys=keys), model.forward, Shape(COLUMNS))
+    return predictor.predict(Rows(), binder, batch_size=2)
+
+
+EXPECTED = {
+    "id": [0, 1, 2, 3, 4],
+    "name": [f"row {row}" for row in range(5)],
+    "prediction": [0.0, 2.0, 4.0, 6.0, 8.0],
+}
+
+
+def test_rows_keep_their_order_and_keys_are_beside_them() -> None:
+    batches = list(predict())
+    assert [batch.num_rows for batch in batches] == [2, 2, 1]
+    assert pa.Table.from_batches(batches).to_pydict() == EXPECTED
+
+
+def test_a_transform_is_applied_first() -> None:
+    def negate(batch: Batch) -> Batch:
+        return Batch({**batch.columns, "x": -batch["x"]}, batch.size)
+
+    table = pa.Table.from_batches(list(predict(transform=negate)))
+    assert table["prediction"].to_pylist() == [0.0, -2.0, -4.0, -6.0, -8.0]
+
+
+def test_parquet_and_csv_hold_the_same(tmp_path: Path) -> None:
+    files = [tmp_path / "out.parquet", tmp_path / "deep" / "out.csv"]
+    assert [write_predictions(predict(), file) for file in files] == [5, 5]
+    assert pyarrow.parquet.read_table(files[0]).to_pydict() == EXPECTED
+    assert pyarrow.csv.read_csv(files[1]).to_pydict() == EXPECTED
+
+
+def test_a_folder_gets_a_parquet_file(tmp_path: Path) -> None:
+    write_predictions(predict(), tmp_path / "scores")
+    assert [path.name for path in (tmp_path / "scores").iterdir()] == ["part-00000.parquet"]
+
+
+def test_lists_become_columns_of_their_places_in_csv(tmp_path: Path) -> None:
+    pairs = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 4]), 2)
+    batch = pa.RecordBatch.from_pydict({"p": pairs})
+    write_predictions(iter([batch]), tmp_path / "out.csv")
+    assert pyarrow.csv.read_csv(tmp_path / "out.csv").to_pydict() == {"p_0": [1, 3], "p_1": [2, 4]}
+
+
+def test_nothing_is_left_of_a_prediction_that_fails(tmp_path: Path) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield next(predict())
+        raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        write_predictions(broken(), tmp_path / "out.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_leaves_an_earlier_file_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    write_predictions(predict(), out)
+    with pytest.raises(DataError, match="no rows to predict"):
+        write_predictions(iter([]), out)
+    assert pyarrow.parquet.read_table(out).num_rows == 5
+
+
+def test_another_format_is_refused_before_anything_is_predicted(tmp_path: Path) -> None:
+    batches = predict()
+    with pytest.raises(ConfigError, match=r"ends in \.parquet or \.csv"):
+        write_predictions(batches, tmp_path / "out.json")
+    assert next(batches).num_rows == 2

@@ -1,0 +1,190 @@
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from flambeau.config import (
+    ArrayData,
+    CodeRef,
+    DatasetData,
+    FileData,
+    LoaderData,
+    OptimizerSpec,
+    Schedule,
+)
+from flambeau.data.sources.arrays import ArraySource
+from flambeau.errors import ConfigError, ModelError
+from flambeau.job.describe import Description, takes_an_argument
+
+
+@pytest.fixture
+def description(tmp_path: Path) -> Iterator[Description]:
+    with Description(tmp_path) as description:
+        yield description
+
+
+class Numbers:
+    """A map-style dataset."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, row: int) -> int:
+        return row
+
+
+def make_arrays() -> Any:
+    return np.zeros(3), np.zeros(3)
+
+
+def make_loader(shard: Any) -> Any:
+    return []
+
+
+def test_an_importable_class_goes_by_its_path(description: Description) -> None:
+    assert description.model(nn.ReLU) == CodeRef(path="torch.nn.modules.activation:ReLU")
+
+
+def test_an_instance_goes_by_value(description: Description, tmp_path: Path) -> None:
+    ref = description.model(nn.Linear(2, 1))
+    assert ref.value == "model.pkl"
+    description.packer.write(tmp_path / "code")
+    assert (tmp_path / "code" / "model.pkl").exists()
+
+
+def test_a_reference_stays_as_it_is(description: Description) -> None:
+    ref = CodeRef(path="shop.models:Net", args={"width": 3})
+    assert description.model(ref) is ref
+
+
+def test_what_cannot_be_a_model_is_refused(description: Description) -> None:
+    with pytest.raises(ConfigError, match=r"model= is a int; give an nn\.Module"):
+        description.model(3)
+
+
+def test_what_cannot_travel_is_explained(description: Description) -> None:
+    model = nn.Linear(1, 1)
+    model.lock = threading.Lock()
+    with pytest.raises(ModelError, match="cannot be sent to the workers"):
+        description.model(model)
+
+
+@pytest.mark.parametrize("value", [None, "bce", Schedule(warmup=3), CodeRef(path="a:b")], ids=repr)
+def test_names_and_settings_stay_as_they_are(description: Description, value: Any) -> None:
+    assert description.code(value, "loss") is value
+
+
+def test_functions_of_several_tasks_get_names_of_their_own(description: Description) -> None:
+    given = {"click": "bce", "buy": lambda output, batch: output, "see": lambda output, batch: 0}
+    found = description.code(given, "loss")
+    values = [ref.value for ref in (found["buy"], found["see"])]
+    assert found["click"] == "bce"
+    assert values == ["loss-buy.pkl", "loss-see.pkl"]
+
+
+def test_an_optimizer_may_be_a_name_a_spec_a_function_or_several(description: Description) -> None:
+    spec = OptimizerSpec(name="sgd", args={"lr": 0.1})
+    assert description.optimizer("adam") == OptimizerSpec(name="adam")
+    assert description.optimizer(spec) is spec
+    assert description.optimizer(lambda parameters: None).value == "optimizer.pkl"
+    assert description.optimizer({"gen": "adam", "disc": spec}) == {
+        "gen": OptimizerSpec(name="adam"),
+        "disc": spec,
+    }
+
+
+def test_an_optimizer_class_without_arguments_is_explained(description: Description) -> None:
+    with pytest.raises(ConfigError, match=r"fb.optim\(SGD, lr=...\)"):
+        description.optimizer(torch.optim.SGD)
+
+
+def test_callbacks_keep_their_order(description: Description) -> None:
+    found = description.callbacks([Numbers(), nn.ReLU])
+    assert [ref.name for ref in found] == [
+        "callback-0.pkl",
+        "torch.nn.modules.activation:ReLU",
+    ]
+
+
+@pytest.mark.parametrize("path", ["train/*.parquet", Path("train/*.parquet")], ids=repr)
+def test_a_path_is_files(description: Description, path: Any) -> None:
+    assert description.data(path, "train") == FileData(path="train/*.parquet")
+
+
+def test_a_list_of_paths_is_files(description: Description) -> None:
+    assert description.data(["a.csv", Path("b.csv")], "train") == FileData(path=("a.csv", "b.csv"))
+
+
+def test_settings_and_nothing_stay_as_they_are(description: Description) -> None:
+    data = FileData(path="x", format="csv")
+    assert description.data(data, "train") is data
+    assert description.data(None, "valid") is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (np.arange(3.0), np.arange(3)),
+        (torch.arange(3.0), torch.arange(3)),
+        {"x": np.arange(3.0), "y": np.arange(3)},
+        np.arange(3.0),
+    ],
+    ids=["arrays", "tensors", "columns", "one array"],
+)
+def test_arrays_are_spooled_where_workers_can_map_them(description: Description, data: Any) -> None:
+    ref = description.data(data, "train")
+    assert isinstance(ref, ArrayData)
+    source = ArraySource(ref)
+    assert source.take(np.array([2]))[source.columns[0]].tolist() == [2.0]
+
+
+def test_spooled_arrays_are_given_back_in_the_end(tmp_path: Path) -> None:
+    with Description(tmp_path) as description:
+        description.data((np.zeros(3), np.zeros(3)), "train")
+        descriptors = list(description.fds)
+    assert descriptors
+    for descriptor in descriptors:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
+def test_a_dataset_goes_as_code(description: Description) -> None:
+    ref = description.data(Numbers(), "train")
+    assert isinstance(ref, DatasetData)
+    assert (ref.code.value, ref.code.call) == ("train.pkl", False)
+
+
+def test_a_function_without_arguments_gives_the_data_on_the_workers(
+    description: Description,
+) -> None:
+    ref = description.data(make_arrays, "train")
+    assert isinstance(ref, DatasetData)
+    assert ref.code.call
+
+
+def test_a_function_of_a_shard_gives_batches(description: Description) -> None:
+    assert isinstance(description.data(make_loader, "train"), LoaderData)
+
+
+def test_what_cannot_be_data_is_refused(description: Description) -> None:
+    with pytest.raises(ConfigError, match=r"valid= is a float; give \(x, y\) arrays"):
+        description.data(3.5, "valid")
+
+
+@pytest.mark.parametrize(
+    ("function", "needs"),
+    [
+        (lambda: 0, False),
+        (lambda shard: 0, True),
+        (lambda shard=None: 0, False),
+        (lambda *args, **kwargs: 0, False),
+    ],
+)
+def test_only_an_argument_without_a_default_is_needed(function: Any, needs: bool) -> None:
+    assert takes_an_argument(function) is needs
