@@ -75,14 +75,17 @@ def cut(batches: Iterator[pa.RecordBatch]) -> Iterator[Tensors]:
 def tensors(batch: pa.RecordBatch) -> Tensors:
     """[rows, 13] float32, [rows, 26] int64 and [rows]."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    dense = torch.stack([tensor(columns[name]) for name in DENSE], dim=1)
-    ids = torch.stack([tensor(columns[name]) for name in IDS], dim=1)
-    return dense, ids, tensor(columns[LABEL]).clone()
+    dense = stacked([columns[name] for name in DENSE], torch.float32)
+    ids = stacked([columns[name] for name in IDS], torch.int64)
+    return dense, ids, torch.from_dlpack(columns[LABEL]).clone()
 
 
-def tensor(column: pa.Array) -> Tensor:
-    """A view of a column."""
-    return torch.from_dlpack(column)
+def stacked(columns: list[pa.Array], dtype: torch.dtype) -> Tensor:
+    """[rows, columns]. Filling column by column takes half the time of torch.stack."""
+    out = torch.empty((len(columns[0]), len(columns)), dtype=dtype)
+    for index, column in enumerate(columns):
+        out[:, index] = torch.from_dlpack(column)
+    return out
 
 
 SIDES = {

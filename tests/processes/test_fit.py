@@ -225,6 +225,7 @@ def gan_step(ctx: Any, batch: Any) -> Any:
 
 
 def test_a_gan_trains_with_two_optimizers_through_its_own_step(tmp_path: Path) -> None:
+    torch.manual_seed(1)
     x = np.random.default_rng(0).normal(3.0, 0.3, size=(512, 1)).astype(np.float32)
     adam = fb.optim("adam", lr=0.01)
     result = fit(

@@ -18,7 +18,7 @@ _KEPT_OPEN = 8
 
 @final
 class ParquetSource(StreamedSource):
-    """Row groups of Parquet files, memory-mapped; all files must have the same columns."""
+    """Row groups of Parquet files; all files must have the same columns."""
 
     def __init__(self, path: Paths) -> None:
         self._files = find_files(path, SUFFIXES)
@@ -45,9 +45,9 @@ class ParquetSource(StreamedSource):
         self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         with reading(shard.path, "Parquet"):
-            # One thread: the loader reads beside the training, which has the other cores.
+            # Arrow, like torch, takes as many threads as OMP_NUM_THREADS says: a worker's share.
             batches = self._open(shard.path).iter_batches(
-                BATCH_ROWS, row_groups=[shard.part], columns=list(columns), use_threads=False
+                BATCH_ROWS, row_groups=[shard.part], columns=list(columns), use_threads=True
             )
             yield from rows_between(batches, start, stop)
 
@@ -64,7 +64,8 @@ class ParquetSource(StreamedSource):
         file = self._opened.pop(path, None)
         if file is None:
             with reading(path, "Parquet"):
-                file = pq.ParquetFile(path, memory_map=True)
+                # Not memory-mapped: the pages of a large file would count as this process's memory.
+                file = pq.ParquetFile(path)
         self._opened[path] = file
         if len(self._opened) > _KEPT_OPEN:
             del self._opened[next(iter(self._opened))]
