@@ -14,7 +14,7 @@ from turns import HERE, Side
 from workloads import WORKERS, WORKLOADS, Workload
 
 VARIANTS = list(itertools.product(("dataloader", "indexed"), ("fused", "plain")))
-TRIAL_BLOCKS = 4
+TRIAL_BLOCKS = 3
 
 Variant = tuple[str, str]
 

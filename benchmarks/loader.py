@@ -35,9 +35,7 @@ def main() -> None:
 
 def fastest_peer(path: Path) -> str:
     """The peer's best way, after a first reading of the file for everybody."""
-    medians = {
-        peer: statistics.median(speed(peer, path)() for _ in range(3)) for peer in PEERS
-    }
+    medians = {peer: statistics.median(speed(peer, path)() for _ in range(3)) for peer in PEERS}
     return max(medians, key=medians.__getitem__)
 
 

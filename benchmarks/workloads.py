@@ -51,5 +51,5 @@ class Workload:
 WORKLOADS = {
     # One epoch is timed, so that every block has exactly one change of epochs in it.
     "mlp": Workload(lambda: MLP(784), (784,), 60_000, batch_size=256, warm=15, timed=117),
-    "resnet18": Workload(resnet18, (3, 32, 32), 10_240, batch_size=32, warm=1, timed=5),
+    "resnet18": Workload(resnet18, (3, 32, 32), 10_240, batch_size=32, warm=1, timed=4),
 }

@@ -1,6 +1,6 @@
 """Our side of the all-reduce benchmark.
 
-    flambeau_fit.py WORKLOAD BLOCKS DIRECTORY
+flambeau_fit.py WORKLOAD BLOCKS DIRECTORY
 """
 
 import sys

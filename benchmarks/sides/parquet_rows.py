@@ -1,6 +1,6 @@
 """One reading of the loader benchmark's file, in a fresh process: prints seconds, rows and memory.
 
-    parquet_rows.py flambeau|flambeau_shuffled|iter_batches|iter_large|dataset_large FILE
+parquet_rows.py flambeau|flambeau_shuffled|iter_batches|iter_large|dataset_large FILE
 """
 
 import json

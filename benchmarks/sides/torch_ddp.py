@@ -1,6 +1,6 @@
 """The peer of the all-reduce benchmark: one process of a hand-written DDP training.
 
-    torch_ddp.py WORKLOAD LOADER OPTIMIZER BLOCKS RANK CORE DIRECTORY
+torch_ddp.py WORKLOAD LOADER OPTIMIZER BLOCKS RANK CORE DIRECTORY
 """
 
 import os

@@ -61,6 +61,11 @@ class Binding(Settings):
     keys: tuple[str, ...] = ()
     group: str | None = None
 
+    @property
+    def maskable(self) -> frozenset[str]:
+        """Columns that may hold NaN, for "this row has no label for this task"."""
+        return frozenset(self.label.values()) if isinstance(self.label, dict) else frozenset()
+
     @field_validator("inputs", "label", "keys", mode="before")
     @classmethod
     def _ranges(cls, value: Any) -> Any:
@@ -104,6 +109,13 @@ class JobSettings(Settings):
             raise ValueError("evaluator=True needs valid= data to evaluate on")
         if self.early_stopping is not None and self.valid is None:
             raise ValueError("early_stopping needs valid= data to watch")
+        computed = self.compute
+        ignored = computed.accumulate > 1 or computed.compile or computed.precision != "fp32"
+        if self.step is not None and ignored:
+            raise ValueError(
+                "with step= the whole step is yours: compute.accumulate, compile and precision "
+                "do not apply; do it inside the step"
+            )
         if self.evaluator and self.early_stopping is not None:
             raise ValueError("early_stopping needs the workers to evaluate; leave evaluator out")
         return self

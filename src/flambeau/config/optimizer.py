@@ -21,6 +21,18 @@ DENSE_OPTIMIZERS = {
     "sgd": "SGD",
 }
 
+TABLE_OPTIMIZERS = (
+    "adagrad",
+    "adam",
+    "adamw",
+    "ftrl",
+    "momentum",
+    "nesterov",
+    "rmsprop",
+    "rowwise_adagrad",
+    "sgd",
+)
+
 
 class OptimizerSpec(Settings):
     """An optimizer by name (or import path) and its arguments.
@@ -35,8 +47,9 @@ class OptimizerSpec(Settings):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        if ":" not in name and name not in DENSE_OPTIMIZERS:
-            raise ValueError(f"unknown optimizer; {nearest(name, DENSE_OPTIMIZERS)}")
+        known = {*DENSE_OPTIMIZERS, *TABLE_OPTIMIZERS}
+        if ":" not in name and name not in known:
+            raise ValueError(f"unknown optimizer; {nearest(name, known)}")
         return name
 
 

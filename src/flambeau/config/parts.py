@@ -111,13 +111,15 @@ class Observe(Settings):
     """What is written about a run, and what is shown.
 
     `profile=(10, 20)` traces steps 10 to 19 with torch.profiler. `every_seconds` is the interval
-    of scalars and of the plain progress lines that replace the bar when there is no terminal.
+    of the plain progress lines that replace the bar when there is no terminal. `prometheus` keeps
+    the latest numbers in `metrics.prom`, for a text-file collector.
     """
 
     progress: Literal["auto", "bar", "lines", "none"] = "auto"
     every_seconds: float = Field(default=5.0, gt=0)
     tensorboard: bool = True
     mlperf_log: bool = False
+    prometheus: bool = False
     profile: tuple[int, int] | None = None
 
     @field_validator("profile")

@@ -11,25 +11,33 @@ from torch import Tensor
 from flambeau.errors import ModelError
 
 
-def prediction_columns(output: Any, loss: str | None) -> dict[str, pa.Array]:
+def prediction_columns(
+    output: Any, loss: str | Mapping[str, str | None] | None
+) -> dict[str, pa.Array]:
     """Columns for one batch of outputs, by the loss the model was trained with.
 
     `bce`: `prediction` (0 or 1) and `probability`. `cross_entropy` and `nll`: `prediction` (the
     class) and `probabilities`. Anything else: `prediction`, the output itself. With several
-    outputs the names are prefixed by task.
+    outputs (`loss` by task) the names are prefixed by task.
     """
     if isinstance(output, Mapping):
         return {
             f"{task}_{name}": column
             for task, part in output.items()
-            for name, column in prediction_columns(part, loss).items()
+            for name, column in prediction_columns(part, _loss_of(task, loss)).items()
         }
     if isinstance(output, tuple | list):
-        named = {f"output{index}": part for index, part in enumerate(output)}
-        return prediction_columns(named, loss)
+        numbered = [f"output{index}" for index in range(len(output))]
+        names = list(loss) if isinstance(loss, Mapping) else numbered
+        return prediction_columns(dict(zip(names, output, strict=True)), loss)
     if not isinstance(output, Tensor):
         raise ModelError(f"cannot write predictions of type {type(output).__name__}")
+    assert not isinstance(loss, Mapping)
     return _columns(output.detach().float().cpu(), loss)
+
+
+def _loss_of(task: str, loss: str | Mapping[str, str | None] | None) -> str | None:
+    return loss.get(task) if isinstance(loss, Mapping) else loss
 
 
 def _columns(output: Tensor, loss: str | None) -> dict[str, pa.Array]:

@@ -1,6 +1,6 @@
 """Predictions for any source, batch by batch."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import final
 
@@ -26,7 +26,7 @@ class Predictor:
     def __init__(
         self,
         model: nn.Module,
-        loss: str | None,
+        loss: str | Mapping[str, str | None] | None,
         keys: tuple[str, ...],
         transform: Callable[[Batch], Batch] | None = None,
     ) -> None:

@@ -73,6 +73,12 @@ class Description:
             return {key: self.optimizer(item, f"{name}-{key}") for key, item in value.items()}
         return self.code(value, name)
 
+    def schedule(self, value: Any) -> Any:
+        """A kind by name, settings (also as a dict), or a function of the optimizer."""
+        if isinstance(value, str):
+            return {"kind": value}
+        return value if isinstance(value, Mapping) else self.code(value, "schedule")
+
     def callbacks(self, callbacks: Sequence[Any]) -> tuple[CodeRef, ...]:
         """Instances or classes, in order."""
         return tuple(

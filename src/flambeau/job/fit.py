@@ -27,7 +27,7 @@ from flambeau.config import (
     Recovery,
 )
 from flambeau.coordination.failures import Cause, Failure
-from flambeau.errors import CheckpointError, ConfigError, WorkerFailedError, WorkerLostError
+from flambeau.errors import CheckpointError, WorkerFailedError, WorkerLostError
 from flambeau.job import import_folders
 from flambeau.job.controller import Controller, Outcome, Team
 from flambeau.job.describe import Description
@@ -104,18 +104,18 @@ def fit(
 
 def _settings(description: Description, given: dict[str, Any]) -> JobSettings:
     """The settings for the arguments of `fit`, by their names."""
-    maskable = _maskable(given["label"])
-    binding = {name: given[name] for name in ("inputs", "label", "weight", "group")}
+    columns = {name: given[name] for name in ("inputs", "label", "weight", "group")}
+    binding = Binding(**columns, keys=tuple(given["keys"]))
     values = {
         **{name: value for name, value in given.items() if name in JobSettings.model_fields},
-        "binding": Binding(**binding, keys=tuple(given["keys"])),
+        "binding": binding,
         "model": description.model(given["model"]),
-        "train": description.data(given["train"], "train", maskable),
-        "valid": description.data(given["valid"], "valid", maskable),
+        "train": description.data(given["train"], "train", binding.maskable),
+        "valid": description.data(given["valid"], "valid", binding.maskable),
         "loss": description.code(given["loss"], "loss"),
         "step": description.code(given["step"], "step"),
         "optimizer": description.optimizer(given["optimizer"]),
-        "schedule": description.code(given["schedule"], "schedule"),
+        "schedule": description.schedule(given["schedule"]),
         "metrics": tuple(given["metrics"]),
         "callbacks": description.callbacks(given["callbacks"]),
     }
@@ -206,7 +206,9 @@ def _raise_if_failed(outcome: Outcome, run: RunDirectory, memory: Memory) -> Non
     if outcome.failure is not None:
         raise_failure(outcome.failure)
     if outcome.interrupted is signal.SIGINT:
-        raise KeyboardInterrupt(f"stopped at step {memory.step}; fit again to go on ({run.path})")
+        raise KeyboardInterrupt(
+            f"stopped at step {memory.step}; the same call with run_dir={str(run.path)!r} goes on"
+        )
     if outcome.interrupted is not None:
         raise SystemExit(128 + outcome.interrupted)
 
@@ -222,15 +224,9 @@ def raise_failure(failure: Failure) -> NoReturn:
     raise WorkerLostError(failure.message)
 
 
-def _maskable(label: Any) -> frozenset[str]:
-    """Label columns that may hold NaN for "no label for this task"."""
-    return frozenset(label.values()) if isinstance(label, Mapping) else frozenset()
-
-
 def _new_run_path(model: Any) -> Path:
     kind = model if isinstance(model, type) else type(model)
     name = getattr(model, "__name__", kind.__name__).lower()
-    if not name.isidentifier():
-        raise ConfigError("this model has no name to call the run by; give run_dir=")
+    name = name if name.isidentifier() else "model"
     now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     return Path("runs") / f"{name}-{now}"

@@ -7,6 +7,7 @@ from flambeau.config import Observe
 from flambeau.observe import (
     Event,
     EventLog,
+    MetricsFile,
     MLPerfLog,
     Observer,
     Observers,
@@ -51,5 +52,7 @@ def make_observers(settings: Observe, run: RunDirectory, memory: Memory) -> Obse
         observers.append(TensorBoardScalars(run.tensorboard))
     if settings.mlperf_log:
         observers.append(MLPerfLog(run.path / "mlperf.log"))
+    if settings.prometheus:
+        observers.append(MetricsFile(run.path / "metrics.prom"))
     observers.append(display(settings.progress, settings.every_seconds))
     return Observers(observers)

@@ -114,14 +114,14 @@ def image_transform(
     return apply
 
 
-def open_data(data: DataRef, load_code: LoadCode) -> Source:
+def open_data(data: DataRef, load_code: LoadCode, missing: frozenset[str] = frozenset()) -> Source:
     """The source that a setting names. A function may also give arrays, which are then mapped."""
     if isinstance(data, DatasetData):
         given = _called(data.code, load_code)
         if isinstance(given, partial):
             return LoaderSource(given)
         if isinstance(given, tuple | list | dict | np.ndarray | torch.Tensor):
-            return array_source(given)
+            return array_source(given, missing)
         return open_source(data, lambda _: given)
     return open_source(data, load_code)
 
@@ -138,9 +138,10 @@ def _called(ref: CodeRef, load_code: LoadCode) -> Any:
     return partial(found, **ref.args)
 
 
-def array_source(given: Any) -> ArraySource:
+def array_source(given: Any, missing: frozenset[str] = frozenset()) -> ArraySource:
+    """Arrays of this process as a source; columns in `missing` may hold NaN."""
     columns, inputs, labels = array_columns(given)
-    refs, descriptors = spool(columns, Path(tempfile.gettempdir()))
+    refs, descriptors = spool(columns, Path(tempfile.gettempdir()), missing)
     source = ArraySource(ArrayData(columns=refs, inputs=inputs, labels=labels))
     for descriptor in descriptors:
         os.close(descriptor)  # the mapping stays

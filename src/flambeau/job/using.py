@@ -87,10 +87,17 @@ def predictions(
         settings.model_copy(update={"binding": bare}), model, source, whole_batch=False
     )
     transform = opening.image_transform(settings.images, source, train=False, seed=settings.seed)
-    loss = settings.loss if isinstance(settings.loss, str) else None
-    predictor = Predictor(model, loss, settings.binding.keys, transform)
+    predictor = Predictor(model, _loss_names(settings), settings.binding.keys, transform)
     size = settings.evaluation.batch_size or settings.batch_size
     return predictor.predict(source, binder, size)
+
+
+def _loss_names(settings: JobSettings) -> str | dict[str, str | None] | None:
+    """The names of the losses, which say what outputs mean; None for the user's own."""
+    loss = settings.loss
+    if isinstance(loss, dict):
+        return {task: item if isinstance(item, str) else None for task, item in loss.items()}
+    return loss if isinstance(loss, str) else None
 
 
 def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
@@ -100,9 +107,9 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     if isinstance(data, str | Path):
         data = FileData(path=str(data))
     if isinstance(data, FileData | DatasetData):
-        return opening.open_data(data, opening.code_loader(run))
+        return opening.open_data(data, opening.code_loader(run), settings.binding.maskable)
     if is_arrays(data):
-        return opening.array_source(data)
+        return opening.array_source(data, settings.binding.maskable)
     if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):
         return LoaderSource(data) if takes_an_argument(data) else open_given(run, settings, data())
     return open_source(DatasetData(code=CodeRef(value="given")), lambda _: data)
@@ -117,4 +124,4 @@ def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
         raise DataError(
             "the job's validation data were arrays in memory; give the data to evaluate on"
         )
-    return opening.open_data(settings.valid, opening.code_loader(run))
+    return opening.open_data(settings.valid, opening.code_loader(run), settings.binding.maskable)

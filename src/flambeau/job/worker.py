@@ -31,7 +31,7 @@ from flambeau.training import randomness
 from flambeau.training.best import Best
 from flambeau.training.callbacks import Callback, Callbacks, TrainingView
 from flambeau.training.evaluation import Autocast, Scores, evaluate
-from flambeau.training.loop import Trainer, TrainingParts
+from flambeau.training.loop import Trainer, TrainingParts, total_steps
 from flambeau.training.losses import Loss
 from flambeau.training.metric_set import MetricSet
 from flambeau.training.optimizers import build_optimizers, scale_learning_rates
@@ -78,7 +78,7 @@ class Worker:
         settings, group = self._settings, self._group
         state = self._find_checkpoint()
         randomness.seed_all(settings.seed)
-        source = opening.open_data(settings.train, self._load_code)
+        source = opening.open_data(settings.train, self._load_code, settings.binding.maskable)
         model = self._build_model(fresh=state is None)
         binder = opening.make_binder(
             settings, model, source, whole_batch=opening.wants_whole_batch(settings)
@@ -154,10 +154,7 @@ class Worker:
         clipping = Clipping(compute.clip_norm, compute.clip_value)
         strategy = AllReduceStrategy(settings.strategy, group, clipping)
         forward = strategy.attach(model, optimizers, own_step=settings.step is not None)
-        per_epoch = loader.steps()
-        total = None if per_epoch is None else per_epoch * settings.epochs
-        if settings.max_steps is not None:
-            total = min(total or settings.max_steps, settings.max_steps)
+        total, per_epoch = total_steps(settings, loader, position), loader.steps()
         schedules = {
             name: build_schedule(settings.schedule, optimizer, total, per_epoch, self._load_code)
             for name, optimizer in optimizers.items()
@@ -219,7 +216,7 @@ class Worker:
         settings, group = self._settings, self._group
         if settings.valid is None or settings.evaluator:
             return None
-        source = opening.open_data(settings.valid, self._load_code)
+        source = opening.open_data(settings.valid, self._load_code, settings.binding.maskable)
         whole = opening.wants_whole_batch(settings)
         binder = opening.make_binder(settings, model, source, whole_batch=whole)
         place = Place(group.rank, group.size)
@@ -260,7 +257,13 @@ class Worker:
         settings = self._settings
         if settings.valid is None or settings.evaluator:
             return None
-        return Best(settings.checkpoints.best, settings.checkpoints.mode)
+        metric = settings.checkpoints.best
+        if metric == "loss" and self._loss is None:
+            # With a step of the user's own there may be no loss to judge by.
+            if not settings.metrics:
+                return None
+            metric = settings.metrics[0]
+        return Best(metric, settings.checkpoints.mode)
 
     def _announce(self, trainer: Trainer, source: Any) -> None:
         if not self._group.first:

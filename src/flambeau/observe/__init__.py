@@ -7,7 +7,7 @@ from flambeau.observe.event import Event, Observer, Observers
 from flambeau.observe.event_log import EventLog, read_events
 from flambeau.observe.mlperf import MLPerfLog
 from flambeau.observe.progress import display
-from flambeau.observe.prometheus import LatestMetrics, metrics_text
+from flambeau.observe.prometheus import LatestMetrics, MetricsFile, metrics_text
 from flambeau.observe.tensorboard import TensorBoardScalars
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "EventLog",
     "LatestMetrics",
     "MLPerfLog",
+    "MetricsFile",
     "Observer",
     "Observers",
     "TensorBoardScalars",

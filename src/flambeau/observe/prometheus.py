@@ -1,6 +1,7 @@
 """The latest numbers of a run, as text that Prometheus reads."""
 
 import math
+from pathlib import Path
 from typing import Any, final
 
 from flambeau.observe.event import Event, Observer
@@ -27,6 +28,25 @@ class LatestMetrics(Observer):
 
     def close(self) -> None:
         """Nothing to let go of: the numbers stay readable."""
+
+
+@final
+class MetricsFile(Observer):
+    """Keeps the latest numbers in a file, replaced as a whole, that a collector can read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._latest = LatestMetrics()
+
+    def observe(self, event: Event) -> None:
+        self._latest.observe(event)
+        if event.kind in ("progress", "evaluation", "restart"):
+            partial = self._path.with_name(f".{self._path.name}.new")
+            partial.write_text(metrics_text(self._latest))
+            partial.replace(self._path)
+
+    def close(self) -> None:
+        """The file stays, with the last numbers."""
 
 
 def metrics_text(latest: LatestMetrics) -> str:

@@ -21,6 +21,8 @@ class Best:
 
     def __post_init__(self) -> None:
         known = {"min": False, "max": True}
+        if self.mode == "auto" and self.metric.split("/")[-1] == "calibration":
+            raise ConfigError("calibration is best at 1, not as low or high as can be; set mode")
         self._higher = (
             known[self.mode] if self.mode in known else higher_is_better(self.metric.split("/")[-1])
         )

@@ -81,15 +81,7 @@ class Trainer:
     @property
     def steps_total(self) -> int | None:
         """Steps of the whole training, where that can be known."""
-        position = self.position
-        whole = self._parts.loader.steps()
-        if whole is None:
-            return self._settings.max_steps
-        current = self._parts.loader.steps(position.start_row)
-        assert current is not None
-        rest = current - position.step_in_epoch
-        total = position.step + rest + whole * (self._settings.epochs - position.epoch - 1)
-        return min(total, self._settings.max_steps or total)
+        return total_steps(self._settings, self._parts.loader, self.position)
 
     def run(self) -> Status:
         """Train to the end, or until a stop is agreed on; the last state is saved."""
@@ -290,6 +282,20 @@ class Trainer:
     def _announce(self, kind: str, **fields: Any) -> None:
         if self._parts.group.first:
             self._parts.report(kind, **fields)
+
+
+def total_steps(settings: JobSettings, loader: Loader, position: Position) -> int | None:
+    """Steps of the whole training, done and to come; None if only its end will tell."""
+    whole = loader.steps()
+    if whole is None:
+        return settings.max_steps
+    epochs_left = settings.epochs - position.epoch
+    total = position.step
+    if epochs_left > 0:
+        current = loader.steps(position.start_row)
+        assert current is not None
+        total += current - position.step_in_epoch + whole * (epochs_left - 1)
+    return min(total, settings.max_steps or total)
 
 
 def _due(every: int | None, count: int) -> bool:

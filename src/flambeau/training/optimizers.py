@@ -113,6 +113,9 @@ def _build(
 def _optimizer_class(spec: OptimizerSpec, load_code: LoadCode) -> Callable[..., Any]:
     if spec.name in DENSE_OPTIMIZERS:
         return getattr(torch.optim, DENSE_OPTIMIZERS[spec.name])  # type: ignore[no-any-return]
+    if ":" not in spec.name:
+        hint = ", ".join(sorted(DENSE_OPTIMIZERS))
+        raise ModelError(f"optimizer '{spec.name}' is for tables only; for the rest: {hint}")
     kind = load_code(CodeRef(path=spec.name))
     if not callable(kind):
         raise ModelError(f"optimizer '{spec.name}' is not a class, but {kind!r}")

@@ -9,8 +9,8 @@ class Position:
     """How far the training has come. `step` is the number of updates that have been made.
 
     `start_row` is the row of the epoch's order at which the epoch was (re)entered: 0, unless a run
-    went on with another number of workers in the middle of an epoch. `rows` were applied in all,
-    `repeated` of them more than once because an epoch had to start again.
+    went on with another number of workers in the middle of an epoch. `rows` counts every row of
+    an epoch once; `repeated` those that were applied once more because an epoch started again.
     """
 
     step: int = 0
@@ -42,6 +42,7 @@ class Position:
             self.start_row += self.rows_in_epoch
         else:
             self.repeated += self.rows_in_epoch
+            self.rows -= self.rows_in_epoch
         self.rows_in_epoch = self.step_in_epoch = 0
 
     def dump(self) -> dict[str, Any]:

@@ -75,3 +75,12 @@ def test_low_precision_outputs_are_written_as_float32() -> None:
 def test_what_is_no_tensor_cannot_be_written() -> None:
     with pytest.raises(ModelError, match="predictions of type str"):
         prediction_columns("high", None)
+
+
+@pytest.mark.parametrize("as_tuple", [False, True], ids=["dict", "tuple"])
+def test_each_task_is_read_by_its_own_loss(as_tuple: bool) -> None:
+    outputs = {"click": LOGITS, "price": torch.tensor([4.0, 5.0, 6.0])}
+    given = tuple(outputs.values()) if as_tuple else outputs
+    found = prediction_columns(given, {"click": "bce", "price": "mse"})
+    assert found["click_prediction"].to_pylist() == [1, 0, 0]
+    assert found["price_prediction"].to_pylist() == [4.0, 5.0, 6.0]

@@ -188,3 +188,8 @@ def test_what_cannot_be_data_is_refused(description: Description) -> None:
 )
 def test_only_an_argument_without_a_default_is_needed(function: Any, needs: bool) -> None:
     assert takes_an_argument(function) is needs
+
+
+@pytest.mark.parametrize("given", ["cosine", {"kind": "cosine"}])
+def test_a_schedule_may_be_a_name_or_a_dict(tmp_path: Path, given: Any) -> None:
+    assert Description(tmp_path).schedule(given) == {"kind": "cosine"}

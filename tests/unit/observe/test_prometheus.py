@@ -1,8 +1,9 @@
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from flambeau.observe import Event, LatestMetrics, metrics_text
+from flambeau.observe import Event, LatestMetrics, MetricsFile, metrics_text
 
 
 def lines_after(*events: Event) -> list[str]:
@@ -71,3 +72,13 @@ def test_every_number_has_a_help_and_a_type_line() -> None:
 
 def test_the_text_ends_with_a_newline() -> None:
     assert metrics_text(LatestMetrics()).endswith("\n")
+
+
+def test_the_latest_numbers_are_kept_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.prom"
+    observer = MetricsFile(path)
+    observer.observe(Event("progress", 0.0, {"step": 7, "rows": 70}))
+    observer.observe(Event("evaluation", 0.0, {"metrics": {"auc": 0.75}}))
+    assert "flambeau_step 7" in path.read_text()
+    assert 'flambeau_metric{name="auc"} 0.75' in path.read_text()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["metrics.prom"]

@@ -66,3 +66,9 @@ def test_it_goes_on_from_a_checkpoint() -> None:
     improvements(best, 1.0, 2.0)
     again.load(best.dump())
     assert (again.value, again.stale) == (1.0, 1)
+
+
+def test_calibration_has_no_better_direction_of_its_own() -> None:
+    with pytest.raises(ConfigError, match="best at 1"):
+        Best("calibration")
+    assert Best("calibration", "min").improves({"calibration": 0.9})

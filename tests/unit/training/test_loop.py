@@ -23,7 +23,7 @@ from flambeau.strategies.group import Solo
 from flambeau.training.best import Best
 from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.evaluation import Scores
-from flambeau.training.loop import Trainer, TrainingParts
+from flambeau.training.loop import Trainer, TrainingParts, total_steps
 from flambeau.training.losses import build_loss
 from flambeau.training.position import Position
 from flambeau.training.step import StandardStep
@@ -410,3 +410,17 @@ def test_the_loaders_thread_ends_with_an_epoch_that_fails() -> None:
     with pytest.raises(DataError):
         Training(x=x).run()
     assert "flambeau-loader" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_the_length_of_a_training_follows_from_where_it_goes_on() -> None:
+    settings = JobSettings(model=CodeRef(path="a:b"), train=FileData(path="x"), epochs=3)
+    binder = Binder(Binding(), lambda x: x, Shape(("x",), ("x",)))
+    source = Rows(torch.arange(11.0))
+    total = len(source)
+    plan = IndexedPlan(total, 1, 2, 0)
+    loader = IndexedLoader(source, plan, 0, binder, None, Loading(), 0)
+    alone = Position(step=total + 2, epoch=1, start_row=2)
+    expected = alone.step + -(-(total - 2) // 2) + -(-total // 2)
+    assert total_steps(settings, loader, alone) == expected
+    done = Position(step=99, epoch=3)
+    assert total_steps(settings, loader, done) == 99

@@ -31,7 +31,7 @@ def test_other_workers_start_the_epoch_again_otherwise_and_say_what_is_repeated(
     position = trained(8, 8)
     position.change_workers(by_row=False)
     assert (position.start_row, position.step_in_epoch, position.repeated) == (0, 0, 16)
-    assert (position.step, position.rows) == (2, 16)
+    assert (position.step, position.rows) == (2, 0)
 
 
 def test_it_comes_back_from_a_checkpoint_as_it_was() -> None:

@@ -1,0 +1,38 @@
+"""One hash of an id decides everything about its place: shard, sub-table and position."""
+
+from typing import Any
+
+import numpy as np
+
+from flambeau.tables.compiled import inlined, kernel
+
+#: Bits of the hash that choose the sub-table; the shard is chosen by others.
+SUBTABLE_BITS = 10
+
+_FACTOR = np.uint64(0xD6E8FEB86659FD93)
+_HALF = np.uint64(32)
+_SHARD_SHIFT = np.uint64(SUBTABLE_BITS)
+_SHARD_MASK = np.uint64((1 << 22) - 1)
+
+Ids = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@inlined
+def mix(value: Any) -> Any:
+    """64 well-mixed bits of an integer."""
+    bits = np.uint64(value)
+    bits ^= bits >> _HALF
+    bits *= _FACTOR
+    bits ^= bits >> _HALF
+    bits *= _FACTOR
+    bits ^= bits >> _HALF
+    return bits
+
+
+@kernel
+def shards_of(ids: Ids, shards: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Which of `shards` servers holds each id."""
+    out = np.empty(ids.size, np.int32)
+    for i in range(ids.size):
+        out[i] = np.int32(((mix(ids[i]) >> _SHARD_SHIFT) & _SHARD_MASK) % np.uint64(shards))
+    return out

@@ -1,0 +1,102 @@
+"""From any int64 id to a row number, growing a little at a time."""
+
+from typing import Any, final
+
+import numpy as np
+
+from flambeau.tables import index_kernels
+from flambeau.tables.hashing import Ids
+from flambeau.tables.index_kernels import EMPTY, SUBTABLES
+
+GROWTH = 1.3
+FIRST_CAPACITY = 8
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@final
+class Index:
+    """A map from ids to rows 0, 1, 2, ...; rows of removed ids are used again."""
+
+    def __init__(self) -> None:
+        self._ids = [np.empty(FIRST_CAPACITY, np.int64) for _ in range(SUBTABLES)]
+        self._rows = [np.full(FIRST_CAPACITY, EMPTY, np.int32) for _ in range(SUBTABLES)]
+        self._id_at = np.array([ids.ctypes.data for ids in self._ids])
+        self._row_at = np.array([rows.ctypes.data for rows in self._rows])
+        self._capacity = np.full(SUBTABLES, FIRST_CAPACITY, np.int64)
+        self._used = np.zeros(SUBTABLES, np.int64)
+        self._free = np.empty(0, np.int32)
+        self._counts = np.zeros(2, np.int64)
+
+    def __len__(self) -> int:
+        return int(self._used.sum())
+
+    @property
+    def rows_ever(self) -> int:
+        """One more than the largest row number that was ever given out."""
+        return int(self._counts[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, without the rows themselves."""
+        entries = int(self._capacity.sum()) * (8 + 4)
+        fixed = sum(a.nbytes for a in (self._id_at, self._row_at, self._capacity, self._used))
+        return entries + fixed + self._free.nbytes
+
+    def find(self, ids: Ids) -> Rows:
+        """The row of each id, -1 where there is none. Changes nothing."""
+        out = np.empty(ids.size, np.int64)
+        index_kernels.find(ids, out, self._id_at, self._row_at, self._capacity)
+        return out
+
+    def find_or_insert(self, ids: Ids) -> tuple[Rows, np.ndarray[Any, np.dtype[np.bool_]]]:
+        """The row of each id, and whether it is new: true once per new id."""
+        out = np.empty(ids.size, np.int64)
+        is_new = np.zeros(ids.size, np.bool_)
+        done = 0
+        while True:
+            done, full = index_kernels.find_or_insert(
+                ids,
+                out,
+                is_new,
+                done,
+                self._id_at,
+                self._row_at,
+                self._capacity,
+                self._used,
+                self._free,
+                self._counts,
+            )
+            if full < 0:
+                return out, is_new
+            self._grow(full)
+
+    def remove(self, ids: Ids) -> Rows:
+        """Take ids out; the rows they had, free from now on (-1: was not there)."""
+        out = np.empty(ids.size, np.int64)
+        index_kernels.remove(ids, out, self._id_at, self._row_at, self._capacity, self._used)
+        self._release(out[out >= 0])
+        return out
+
+    def entries(self, part: int) -> tuple[Ids, Rows]:
+        """Ids and rows of one of the `SUBTABLES` parts, copied; parts can be read one at a time."""
+        taken = self._rows[part] != EMPTY
+        return self._ids[part][taken], self._rows[part][taken].astype(np.int64)
+
+    def _grow(self, part: int) -> None:
+        size = int(self._capacity[part] * GROWTH) + 1
+        ids, rows = np.empty(size, np.int64), np.full(size, EMPTY, np.int32)
+        index_kernels.rehash(self._ids[part], self._rows[part], ids, rows)
+        self._ids[part], self._rows[part] = ids, rows
+        self._id_at[part], self._row_at[part] = ids.ctypes.data, rows.ctypes.data
+        self._capacity[part] = size
+
+    def _release(self, rows: Rows) -> None:
+        count = int(self._counts[1])
+        needed = count + rows.size
+        if needed > self._free.size:
+            grown = np.empty(max(needed, int(self._free.size * GROWTH)), np.int32)
+            grown[:count] = self._free[:count]
+            self._free = grown
+        self._free[count:needed] = rows
+        self._counts[1] = needed

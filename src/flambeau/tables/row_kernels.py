@@ -1,0 +1,87 @@
+"""Moving rows between slabs and batches, and folding a batch's repeated ids into one."""
+
+from typing import Any, final
+
+import numpy as np
+
+from flambeau.tables.compiled import carray, kernel, pointer
+from flambeau.tables.hashing import Ids, mix
+
+Array = np.ndarray[Any, Any]
+
+
+@kernel
+def gather(rows: Any, out: Any, default: Any, addresses: Any, shift: int) -> None:
+    """`out[i]` becomes row `rows[i]`, or `default` where that is -1. [n, width]"""
+    width = out.shape[1]
+    mask = (1 << shift) - 1
+    for i in range(rows.size):
+        row = rows[i]
+        if row < 0:
+            for j in range(width):
+                out[i, j] = default[j]
+        else:
+            slab = carray(pointer(addresses[row >> shift]), (mask + 1, width), out.dtype)
+            for j in range(width):
+                out[i, j] = slab[row & mask, j]
+
+
+@kernel
+def scatter(rows: Any, values: Any, addresses: Any, shift: int) -> None:
+    """Row `rows[i]` becomes `values[i]`; rows of -1 are left out."""
+    width = values.shape[1]
+    mask = (1 << shift) - 1
+    for i in range(rows.size):
+        row = rows[i]
+        if row >= 0:
+            slab = carray(pointer(addresses[row >> shift]), (mask + 1, width), values.dtype)
+            for j in range(width):
+                slab[row & mask, j] = values[i, j]
+
+
+@kernel
+def sum_by(inverse: Any, values: Any, out: Any) -> None:
+    """Add `values[i]` to `out[inverse[i]]`."""
+    width = values.shape[1]
+    for i in range(inverse.size):
+        target = inverse[i]
+        for j in range(width):
+            out[target, j] += values[i, j]
+
+
+@kernel
+def _fold(ids: Any, unique: Any, inverse: Any, seen: Any, stamp: Any, mark: int) -> int:
+    """Number the distinct ids by first appearance; `seen` and `stamp` are scratch."""
+    mask = np.uint64(seen.size - 1)
+    count = 0
+    for i in range(ids.size):
+        position = mix(ids[i]) & mask
+        while stamp[position] == mark and unique[seen[position]] != ids[i]:
+            position = (position + np.uint64(1)) & mask
+        if stamp[position] != mark:
+            stamp[position] = mark
+            seen[position] = count
+            unique[count] = ids[i]
+            count += 1
+        inverse[i] = seen[position]
+    return count
+
+
+@final
+class Fold:
+    """Finds the distinct ids of batches, reusing its scratch memory from batch to batch."""
+
+    def __init__(self) -> None:
+        self._seen = np.empty(0, np.int32)
+        self._stamp = np.empty(0, np.int64)
+        self._mark = 0
+
+    def __call__(self, ids: Ids) -> tuple[Ids, np.ndarray[Any, np.dtype[np.int32]]]:
+        """The distinct ids in order of appearance, and for each id the number of its like."""
+        size = 1 << max(4, (2 * ids.size).bit_length())
+        if size > self._seen.size:
+            self._seen, self._stamp = np.empty(size, np.int32), np.zeros(size, np.int64)
+        self._mark += 1
+        unique, inverse = np.empty(ids.size, np.int64), np.empty(ids.size, np.int32)
+        count = _fold(ids, unique, inverse, self._seen, self._stamp, self._mark)
+        return unique[:count], inverse

@@ -1,0 +1,223 @@
+"""One fused kernel per optimizer: read a row, its state and its gradient, write row and state.
+
+`values` and `state` are addresses of slabs (see `slabs`), `rows` the distinct rows to change and
+`grads` their gradients [n, dim]. A row's state is [slots * dim] numbers; where an optimizer has two
+slots the second begins at `dim`. Numbers are passed in the values' own precision, or the loops
+would not vectorise.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from flambeau.tables.compiled import carray, kernel, pointer
+
+
+@kernel
+def sgd(rows: Any, grads: Any, values: Any, shift: int, lr: Any, decay: Any) -> None:
+    """v -= lr (g + decay v)"""
+    dim = grads.shape[1]
+    mask = (1 << shift) - 1
+    for i in range(rows.size):
+        row = rows[i]
+        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
+        for j in range(dim):
+            v[j] -= lr * (grads[i, j] + decay * v[j])
+
+
+@kernel
+def momentum(
+    rows: Any,
+    grads: Any,
+    values: Any,
+    shift: int,
+    state: Any,
+    state_shift: int,
+    lr: Any,
+    decay: Any,
+    mu: Any,
+    nesterov: bool,
+) -> None:
+    """m = mu m + g; v -= lr m (nesterov: lr (g + mu m))"""
+    dim = grads.shape[1]
+    mask, state_mask = (1 << shift) - 1, (1 << state_shift) - 1
+    for i in range(rows.size):
+        row = rows[i]
+        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
+        at = pointer(state[row >> state_shift])
+        m = carray(at, (state_mask + 1, dim), grads.dtype)[row & state_mask]
+        for j in range(dim):
+            g = grads[i, j] + decay * v[j]
+            m[j] = mu * m[j] + g
+            v[j] -= lr * (g + mu * m[j] if nesterov else m[j])
+
+
+@kernel
+def adagrad(
+    rows: Any,
+    grads: Any,
+    values: Any,
+    shift: int,
+    state: Any,
+    state_shift: int,
+    lr: Any,
+    decay: Any,
+    eps: Any,
+) -> None:
+    """a += g^2; v -= lr g / (sqrt(a) + eps)"""
+    dim = grads.shape[1]
+    mask, state_mask = (1 << shift) - 1, (1 << state_shift) - 1
+    for i in range(rows.size):
+        row = rows[i]
+        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
+        at = pointer(state[row >> state_shift])
+        a = carray(at, (state_mask + 1, dim), grads.dtype)[row & state_mask]
+        for j in range(dim):
+            g = grads[i, j] + decay * v[j]
+            a[j] += g * g
+            v[j] -= lr * g / (np.sqrt(a[j]) + eps)
+
+
+@kernel
+def rowwise_adagrad(
+    rows: Any,
+    grads: Any,
+    values: Any,
+    shift: int,
+    state: Any,
+    state_shift: int,
+    lr: Any,
+    decay: Any,
+    eps: Any,
+) -> None:
+    """a += mean(g^2), one number a row; v -= lr g / (sqrt(a) + eps)"""
+    dim = grads.shape[1]
+    mask, state_mask = (1 << shift) - 1, (1 << state_shift) - 1
+    for i in range(rows.size):
+        row = rows[i]
+        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
+        at = pointer(state[row >> state_shift])
+        a = carray(at, (state_mask + 1, 1), grads.dtype)[row & state_mask]
+        total = grads.dtype.type(0)
+        for j in range(dim):
+            g = grads[i, j] + decay * v[j]
+            total += g * g
+        a[0] += total / grads.dtype.type(dim)
+        scale = lr / (np.sqrt(a[0]) + eps)
+        for j in range(dim):
+            v[j] -= scale * (grads[i, j] + decay * v[j])
+
+
+@kernel
+def adam(
+    rows: Any,
+    grads: Any,
+    values: Any,
+    shift: int,
+    state: Any,
+    state_shift: int,
+    rate: Any,
+    shrink: Any,
+    decay: Any,
+    beta1: Any,
+    beta2: Any,
+    eps: Any,
+) -> None:
+    """Lazy Adam: only rows with a gradient move, as in torch's SparseAdam.
+
+    `rate` is lr sqrt(1 - beta2^t) / (1 - beta1^t); `shrink` is 1 - lr weight_decay for AdamW.
+    """
+    dim = grads.shape[1]
+    one = grads.dtype.type(1)
+    mask, state_mask = (1 << shift) - 1, (1 << state_shift) - 1
+    for i in range(rows.size):
+        row = rows[i]
+        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
+        at = pointer(state[row >> state_shift])
+        s = carray(at, (state_mask + 1, 2 * dim), grads.dtype)[row & state_mask]
+        for j in range(dim):
+            g = grads[i, j] + decay * v[j]
+            m = beta1 * s[j] + (one - beta1) * g
+            n = beta2 * s[dim + j] + (one - beta2) * g * g
+            s[j] = m
+            s[dim + j] = n
+            v[j] = shrink * v[j] - rate * m / (np.sqrt(n) + eps)
+
+
+@kernel
+def rmsprop(
+    rows: Any,
+    grads: Any,
+    values: Any,
+    shift: int,
+    state: Any,
+    state_shift: int,
+    lr: Any,
+    decay: Any,
+    alpha: Any,
+    eps: Any,
+) -> None:
+    """a = alpha a + (1 - alpha) g^2; v -= lr g / (sqrt(a) + eps)"""
+    dim = grads.shape[1]
+    one = grads.dtype.type(1)
+    mask, state_mask = (1 << shift) - 1, (1 << state_shift) - 1
+    for i in range(rows.size):
+        row = rows[i]
+        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
+        at = pointer(state[row >> state_shift])
+        a = carray(at, (state_mask + 1, dim), grads.dtype)[row & state_mask]
+        for j in range(dim):
+            g = grads[i, j] + decay * v[j]
+            a[j] = alpha * a[j] + (one - alpha) * g * g
+            v[j] -= lr * g / (np.sqrt(a[j]) + eps)
+
+
+@kernel
+def ftrl(
+    rows: Any,
+    grads: Any,
+    values: Any,
+    shift: int,
+    state: Any,
+    state_shift: int,
+    lr: Any,
+    l1: Any,
+    l2: Any,
+    beta: Any,
+) -> None:
+    """FTRL-Proximal with per-coordinate rates; the state is z, then n."""
+    dim = grads.shape[1]
+    mask, state_mask = (1 << shift) - 1, (1 << state_shift) - 1
+    for i in range(rows.size):
+        row = rows[i]
+        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
+        at = pointer(state[row >> state_shift])
+        s = carray(at, (state_mask + 1, 2 * dim), grads.dtype)[row & state_mask]
+        for j in range(dim):
+            g = grads[i, j]
+            n = s[dim + j]
+            grown = n + g * g
+            z = s[j] + g - (np.sqrt(grown) - np.sqrt(n)) / lr * v[j]
+            s[j] = z
+            s[dim + j] = grown
+            if abs(z) <= l1:
+                v[j] = grads.dtype.type(0)
+            else:
+                pull = z - l1 if z > 0 else z + l1
+                v[j] = -pull / ((beta + np.sqrt(grown)) / lr + l2)
+
+
+@kernel
+def clip_rows(grads: Any, limit: Any) -> int:
+    """Scale gradients whose norm exceeds `limit` down to it; how many there were."""
+    clipped = 0
+    for i in range(grads.shape[0]):
+        total = grads.dtype.type(0)
+        for j in range(grads.shape[1]):
+            total += grads[i, j] * grads[i, j]
+        if total > limit * limit:
+            scale = limit / np.sqrt(total)
+            for j in range(grads.shape[1]):
+                grads[i, j] *= scale
+            clipped += 1
+    return clipped
