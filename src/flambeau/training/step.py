@@ -93,6 +93,11 @@ class StepContext:
         self.step = 0
         self._binder, self._strategy, self._log = binder, strategy, log
         self._share = 1.0
+        self._batch: Batch | None = None
+
+    def begin(self, batch: Batch, share: float, number: int) -> None:
+        """Called before each step."""
+        self._batch, self._share, self.step = batch, share, number
 
     def forward(self, batch: Batch) -> Any:
         """The model's output for a batch, its columns bound as in the built-in step."""
@@ -107,7 +112,8 @@ class StepContext:
         """Add the gradients of a mean loss, weighted by this worker's share of the rows."""
         value = loss.item()
         if not math.isfinite(value):
-            raise JobFailedError(f"the loss is {value} at step {self.step}")
+            assert self._batch is not None
+            raise not_finite(value, self._batch, self.step)
         self._strategy.backward(loss * self._share, last=True)
 
     def update(self, optimizer: str = "") -> None:
@@ -132,8 +138,7 @@ class OwnStep(Step):
 
     def __call__(self, batch: Batch, share: float, number: int) -> float:
         """See `Step`."""
-        self._context.step = number
-        self._context._share = share
+        self._context.begin(batch, share, number)
         result = self._function(self._context, batch)
         if result is None:
             return math.nan
