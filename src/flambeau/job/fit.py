@@ -10,8 +10,6 @@ from typing import Any, Literal, NoReturn
 from flambeau import errors
 from flambeau.checkpoint import RunDirectory, parse_reference, prune, resolve
 from flambeau.checkpoint.durable import write_atomically
-from flambeau.clusters.base import Launch
-from flambeau.clusters.local import LOOPBACK, LocalCluster
 from flambeau.config import (
     AllReduce,
     Binding,
@@ -29,13 +27,12 @@ from flambeau.config import (
 from flambeau.coordination.failures import Cause, Failure
 from flambeau.errors import CheckpointError, WorkerFailedError, WorkerLostError
 from flambeau.job import import_folders
-from flambeau.job.controller import Controller, Outcome, Team
+from flambeau.job.controller import Outcome, Team
 from flambeau.job.describe import Description
+from flambeau.job.launching import run_team
 from flambeau.job.observers import Memory, make_observers
 from flambeau.job.result import Result, report_json
 from flambeau.observe import Event, Observer
-
-CHILD_MODULE = "flambeau.job.child"
 
 Resume = Literal["auto", "always", "never"] | bool
 
@@ -149,7 +146,15 @@ def run_job(
     }
     started = time.time()
     try:
-        outcome = _run_controller(settings, observer, payload, tuple(description.fds))
+        outcome = run_team(
+            Team(settings.cluster.workers, evaluator=settings.evaluator),
+            settings.cluster,
+            observer,
+            settings.recovery,
+            payload,
+            tuple(description.fds),
+            graceful=True,
+        )
         prune(run, settings.checkpoints.keep)
         report = report_json(outcome, memory, settings, started)
         write_atomically(run.report, report)
@@ -166,29 +171,6 @@ def _require_run(reference: str) -> None:
     if not path.is_dir():
         raise CheckpointError(f"init_from: there is no run {path}")
     resolve(RunDirectory(path), which)
-
-
-def _run_controller(
-    settings: JobSettings, observer: Observer, payload: dict[str, Any], fds: tuple[int, ...]
-) -> Outcome:
-    cluster = settings.cluster
-    controller = Controller(
-        Team(cluster.workers, evaluator=settings.evaluator),
-        LocalCluster(),
-        observer,
-        settings.recovery,
-        LOOPBACK,
-        graceful=True,
-    )
-    launch = Launch(
-        coordinator=controller.address,
-        secret=controller.secret,
-        module=CHILD_MODULE,
-        payload=payload,
-        fds=fds,
-        threads_per_worker=cluster.threads_per_worker,
-    )
-    return controller.run(launch)
 
 
 def _observe_end(observer: Observer, outcome: Outcome, memory: Memory) -> None:

@@ -6,14 +6,13 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from flambeau.clusters.base import Launch
-from flambeau.clusters.local import LOOPBACK, LocalCluster
 from flambeau.config import Local, Recovery
 from flambeau.coordination.failures import Cause
 from flambeau.coordination.protocol import Role
-from flambeau.job.controller import Controller, Outcome, Team
-from flambeau.job.fit import CHILD_MODULE, raise_failure
+from flambeau.job.controller import Outcome, Team
+from flambeau.job.fit import raise_failure
 from flambeau.job.function import load, store
+from flambeau.job.launching import run_team
 from flambeau.observe import Observer, display
 
 Value = TypeVar("Value")
@@ -59,19 +58,9 @@ def launch_roles(
 ) -> Outcome:
     """Run one role per worker to its end, showing what they print, by rank."""
     observer: Observer = display("lines", every_seconds=5.0)
-    controller = Controller(
-        Team(cluster.workers, role), LocalCluster(), observer, Recovery(), LOOPBACK, graceful=False
-    )
-    launch = Launch(
-        coordinator=controller.address,
-        secret=controller.secret,
-        module=CHILD_MODULE,
-        payload=payload,
-        fds=fds,
-        threads_per_worker=cluster.threads_per_worker,
-    )
     try:
-        return controller.run(launch)
+        team = Team(cluster.workers, role)
+        return run_team(team, cluster, observer, Recovery(), payload, fds, graceful=False)
     finally:
         observer.close()
 

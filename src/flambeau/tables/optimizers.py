@@ -70,7 +70,7 @@ class Sgd(RowOptimizer):
 
     def _apply(self, rows, grads, values, state, lr, step, kind):  # type: ignore[no-untyped-def]
         decay = kind(self.weight_decay)
-        updates.sgd(rows, grads, values.addresses, values.shift, kind(lr), decay)
+        updates.sgd(rows, grads, values.place, kind(lr), decay)
 
 
 class _Momentum(RowOptimizer):
@@ -85,10 +85,8 @@ class _Momentum(RowOptimizer):
         updates.momentum(
             rows,
             grads,
-            values.addresses,
-            values.shift,
-            state.addresses,
-            state.shift,
+            values.place,
+            state.place,
             kind(lr),
             kind(self.weight_decay),
             kind(self.momentum),
@@ -127,10 +125,8 @@ class _Accumulating(RowOptimizer):
         type(self).kernel(
             rows,
             grads,
-            values.addresses,
-            values.shift,
-            state.addresses,
-            state.shift,
+            values.place,
+            state.place,
             kind(lr),
             kind(self.weight_decay),
             kind(self.eps),
@@ -175,10 +171,8 @@ class _Adam(RowOptimizer):
         updates.adam(
             rows,
             grads,
-            values.addresses,
-            values.shift,
-            state.addresses,
-            state.shift,
+            values.place,
+            state.place,
             kind(rate),
             kind(shrink),
             kind(decay),
@@ -219,10 +213,8 @@ class RmsProp(RowOptimizer):
         updates.rmsprop(
             rows,
             grads,
-            values.addresses,
-            values.shift,
-            state.addresses,
-            state.shift,
+            values.place,
+            state.place,
             kind(lr),
             kind(self.weight_decay),
             kind(self.alpha),
@@ -251,10 +243,8 @@ class Ftrl(RowOptimizer):
         updates.ftrl(
             rows,
             grads,
-            values.addresses,
-            values.shift,
-            state.addresses,
-            state.shift,
+            values.place,
+            state.place,
             kind(lr),
             kind(self.l1),
             kind(self.l2),

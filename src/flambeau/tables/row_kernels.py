@@ -4,39 +4,40 @@ from typing import Any, final
 
 import numpy as np
 
-from flambeau.tables.compiled import carray, kernel, pointer
+from flambeau.tables.compiled import carray, inlined, kernel, pointer
 from flambeau.tables.hashing import Ids, mix
 
 Array = np.ndarray[Any, Any]
 
 
+@inlined
+def row_of(place: Any, row: Any, width: Any, like: Any) -> Any:
+    """A row of slabs at `place`, as an array of `width` numbers of the type of `like`."""
+    addresses, shift = place
+    rows = 1 << shift
+    slab = carray(pointer(addresses[row >> shift]), (rows, width), like.dtype)
+    return slab[row & (rows - 1)]
+
+
 @kernel
-def gather(rows: Any, out: Any, default: Any, addresses: Any, shift: int) -> None:
+def gather(rows: Any, out: Any, default: Any, place: Any) -> None:
     """`out[i]` becomes row `rows[i]`, or `default` where that is -1. [n, width]"""
     width = out.shape[1]
-    mask = (1 << shift) - 1
     for i in range(rows.size):
-        row = rows[i]
-        if row < 0:
-            for j in range(width):
-                out[i, j] = default[j]
-        else:
-            slab = carray(pointer(addresses[row >> shift]), (mask + 1, width), out.dtype)
-            for j in range(width):
-                out[i, j] = slab[row & mask, j]
+        source = default if rows[i] < 0 else row_of(place, rows[i], width, out)
+        for j in range(width):
+            out[i, j] = source[j]
 
 
 @kernel
-def scatter(rows: Any, values: Any, addresses: Any, shift: int) -> None:
+def scatter(rows: Any, values: Any, place: Any) -> None:
     """Row `rows[i]` becomes `values[i]`; rows of -1 are left out."""
     width = values.shape[1]
-    mask = (1 << shift) - 1
     for i in range(rows.size):
-        row = rows[i]
-        if row >= 0:
-            slab = carray(pointer(addresses[row >> shift]), (mask + 1, width), values.dtype)
+        if rows[i] >= 0:
+            target = row_of(place, rows[i], width, values)
             for j in range(width):
-                slab[row & mask, j] = values[i, j]
+                target[j] = values[i, j]
 
 
 @kernel

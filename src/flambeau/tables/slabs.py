@@ -29,6 +29,11 @@ class Slabs:
         self._slabs: list[np.ndarray[Any, Any]] = []
 
     @property
+    def place(self) -> tuple[Any, int]:
+        """Where the rows are, as kernels take it."""
+        return self.addresses, self.shift
+
+    @property
     def rows(self) -> int:
         """How many rows fit into the slabs that exist."""
         return int(len(self._slabs) << self.shift)

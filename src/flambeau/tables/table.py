@@ -74,15 +74,15 @@ class Table:
         values, state = _copy_of(self._values, rows, self.dtype), _copy_of(self._state, rows)
         stored = self._gather(self._values, rows, self._default)
         own = np.arange(rows.size)
-        row_kernels.scatter(own, widen(stored, self.spec.dtype), values.addresses, values.shift)
+        row_kernels.scatter(own, widen(stored, self.spec.dtype), values.place)
         none = np.zeros(self._state.width, self.dtype)
         kept = self._gather(self._state, rows, none)
-        row_kernels.scatter(own, kept, state.addresses, state.shift)
+        row_kernels.scatter(own, kept, state.place)
         self.optimizer.update(own, grads, values, state, lr, self.steps)
         changed = np.empty((rows.size, self.spec.dim), self.dtype)
-        row_kernels.gather(own, changed, changed[0], values.addresses, values.shift)
+        row_kernels.gather(own, changed, changed[0], values.place)
         self._scatter(self._values, rows, narrow(changed, self.spec.dtype))
-        row_kernels.gather(own, kept, none, state.addresses, state.shift)
+        row_kernels.gather(own, kept, none, state.place)
         self._scatter(self._state, rows, kept)
 
     def _create(self, ids: Ids) -> Rows:
@@ -112,12 +112,12 @@ class Table:
     @staticmethod
     def _gather(slabs: Slabs, rows: Rows, default: Array) -> Array:
         out = np.empty((rows.size, slabs.width), slabs.dtype)
-        row_kernels.gather(rows, out, default, slabs.addresses, slabs.shift)
+        row_kernels.gather(rows, out, default, slabs.place)
         return out
 
     @staticmethod
     def _scatter(slabs: Slabs, rows: Rows, values: Array) -> None:
-        row_kernels.scatter(rows, values, slabs.addresses, slabs.shift)
+        row_kernels.scatter(rows, values, slabs.place)
 
 
 def _copy_of(slabs: Slabs, rows: Rows, dtype: Any = None) -> Slabs:

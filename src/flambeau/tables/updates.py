@@ -1,6 +1,6 @@
 """One fused kernel per optimizer: read a row, its state and its gradient, write row and state.
 
-`values` and `state` are addresses of slabs (see `slabs`), `rows` the distinct rows to change and
+`values` and `state` say where slabs are (`Slabs.place`), `rows` are the distinct rows to change and
 `grads` their gradients [n, dim]. A row's state is [slots * dim] numbers; where an optimizer has two
 slots the second begins at `dim`. Numbers are passed in the values' own precision, or the loops
 would not vectorise.
@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.tables.compiled import carray, kernel, pointer
+from flambeau.tables.compiled import kernel
+from flambeau.tables.row_kernels import row_of
 
 
 @kernel
-def sgd(rows: Any, grads: Any, values: Any, shift: int, lr: Any, decay: Any) -> None:
+def sgd(rows: Any, grads: Any, values: Any, lr: Any, decay: Any) -> None:
     """v -= lr (g + decay v)"""
     dim = grads.shape[1]
-    mask = (1 << shift) - 1
     for i in range(rows.size):
-        row = rows[i]
-        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
+        v = row_of(values, rows[i], dim, grads)
         for j in range(dim):
             v[j] -= lr * (grads[i, j] + decay * v[j])
 
@@ -30,9 +29,7 @@ def momentum(
     rows: Any,
     grads: Any,
     values: Any,
-    shift: int,
     state: Any,
-    state_shift: int,
     lr: Any,
     decay: Any,
     mu: Any,
@@ -40,12 +37,9 @@ def momentum(
 ) -> None:
     """m = mu m + g; v -= lr m (nesterov: lr (g + mu m))"""
     dim = grads.shape[1]
-    mask, state_mask = (1 << shift) - 1, (1 << state_shift) - 1
     for i in range(rows.size):
-        row = rows[i]
-        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
-        at = pointer(state[row >> state_shift])
-        m = carray(at, (state_mask + 1, dim), grads.dtype)[row & state_mask]
+        v = row_of(values, rows[i], dim, grads)
+        m = row_of(state, rows[i], dim, grads)
         for j in range(dim):
             g = grads[i, j] + decay * v[j]
             m[j] = mu * m[j] + g
@@ -57,21 +51,16 @@ def adagrad(
     rows: Any,
     grads: Any,
     values: Any,
-    shift: int,
     state: Any,
-    state_shift: int,
     lr: Any,
     decay: Any,
     eps: Any,
 ) -> None:
     """a += g^2; v -= lr g / (sqrt(a) + eps)"""
     dim = grads.shape[1]
-    mask, state_mask = (1 << shift) - 1, (1 << state_shift) - 1
     for i in range(rows.size):
-        row = rows[i]
-        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
-        at = pointer(state[row >> state_shift])
-        a = carray(at, (state_mask + 1, dim), grads.dtype)[row & state_mask]
+        v = row_of(values, rows[i], dim, grads)
+        a = row_of(state, rows[i], dim, grads)
         for j in range(dim):
             g = grads[i, j] + decay * v[j]
             a[j] += g * g
@@ -83,21 +72,16 @@ def rowwise_adagrad(
     rows: Any,
     grads: Any,
     values: Any,
-    shift: int,
     state: Any,
-    state_shift: int,
     lr: Any,
     decay: Any,
     eps: Any,
 ) -> None:
     """a += mean(g^2), one number a row; v -= lr g / (sqrt(a) + eps)"""
     dim = grads.shape[1]
-    mask, state_mask = (1 << shift) - 1, (1 << state_shift) - 1
     for i in range(rows.size):
-        row = rows[i]
-        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
-        at = pointer(state[row >> state_shift])
-        a = carray(at, (state_mask + 1, 1), grads.dtype)[row & state_mask]
+        v = row_of(values, rows[i], dim, grads)
+        a = row_of(state, rows[i], 1, grads)
         total = grads.dtype.type(0)
         for j in range(dim):
             g = grads[i, j] + decay * v[j]
@@ -113,9 +97,7 @@ def adam(
     rows: Any,
     grads: Any,
     values: Any,
-    shift: int,
     state: Any,
-    state_shift: int,
     rate: Any,
     shrink: Any,
     decay: Any,
@@ -129,12 +111,9 @@ def adam(
     """
     dim = grads.shape[1]
     one = grads.dtype.type(1)
-    mask, state_mask = (1 << shift) - 1, (1 << state_shift) - 1
     for i in range(rows.size):
-        row = rows[i]
-        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
-        at = pointer(state[row >> state_shift])
-        s = carray(at, (state_mask + 1, 2 * dim), grads.dtype)[row & state_mask]
+        v = row_of(values, rows[i], dim, grads)
+        s = row_of(state, rows[i], 2 * dim, grads)
         for j in range(dim):
             g = grads[i, j] + decay * v[j]
             m = beta1 * s[j] + (one - beta1) * g
@@ -149,9 +128,7 @@ def rmsprop(
     rows: Any,
     grads: Any,
     values: Any,
-    shift: int,
     state: Any,
-    state_shift: int,
     lr: Any,
     decay: Any,
     alpha: Any,
@@ -160,12 +137,9 @@ def rmsprop(
     """a = alpha a + (1 - alpha) g^2; v -= lr g / (sqrt(a) + eps)"""
     dim = grads.shape[1]
     one = grads.dtype.type(1)
-    mask, state_mask = (1 << shift) - 1, (1 << state_shift) - 1
     for i in range(rows.size):
-        row = rows[i]
-        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
-        at = pointer(state[row >> state_shift])
-        a = carray(at, (state_mask + 1, dim), grads.dtype)[row & state_mask]
+        v = row_of(values, rows[i], dim, grads)
+        a = row_of(state, rows[i], dim, grads)
         for j in range(dim):
             g = grads[i, j] + decay * v[j]
             a[j] = alpha * a[j] + (one - alpha) * g * g
@@ -177,9 +151,7 @@ def ftrl(
     rows: Any,
     grads: Any,
     values: Any,
-    shift: int,
     state: Any,
-    state_shift: int,
     lr: Any,
     l1: Any,
     l2: Any,
@@ -187,12 +159,9 @@ def ftrl(
 ) -> None:
     """FTRL-Proximal with per-coordinate rates; the state is z, then n."""
     dim = grads.shape[1]
-    mask, state_mask = (1 << shift) - 1, (1 << state_shift) - 1
     for i in range(rows.size):
-        row = rows[i]
-        v = carray(pointer(values[row >> shift]), (mask + 1, dim), grads.dtype)[row & mask]
-        at = pointer(state[row >> state_shift])
-        s = carray(at, (state_mask + 1, 2 * dim), grads.dtype)[row & state_mask]
+        v = row_of(values, rows[i], dim, grads)
+        s = row_of(state, rows[i], 2 * dim, grads)
         for j in range(dim):
             g = grads[i, j]
             n = s[dim + j]

@@ -38,11 +38,11 @@ def test_what_is_scattered_is_gathered_across_slabs() -> None:
     slabs.reserve(rows_in_slab + 10)
     rows = np.array([0, rows_in_slab - 1, rows_in_slab, rows_in_slab + 9])
     values = np.arange(12, dtype=np.float32).reshape(4, 3)
-    row_kernels.scatter(rows, values, slabs.addresses, slabs.shift)
+    row_kernels.scatter(rows, values, slabs.place)
     out = np.empty((5, 3), np.float32)
     asked = np.append(rows[::-1], -1)
     default = np.full(3, 7, np.float32)
-    row_kernels.gather(asked, out, default, slabs.addresses, slabs.shift)
+    row_kernels.gather(asked, out, default, slabs.place)
     np.testing.assert_array_equal(out[:4], values[::-1])
     np.testing.assert_array_equal(out[4], default)
 
@@ -52,7 +52,7 @@ def test_slabs_on_files_work_alike_and_leave_no_name(tmp_path) -> None:  # type:
     slabs.reserve(4)
     slabs.slab(0)[3] = 1.5
     out = np.empty((1, 2))
-    row_kernels.gather(np.array([3]), out, out[0], slabs.addresses, slabs.shift)
+    row_kernels.gather(np.array([3]), out, out[0], slabs.place)
     assert out.tolist() == [[1.5, 1.5]]
     assert not list(tmp_path.iterdir())
 
