@@ -267,7 +267,9 @@ def test_cut_does_not_copy_within_a_block() -> None:
     assert second["x"].tolist() == [2, 3]
 
 
-@pytest.mark.parametrize("source", [Numbers(10), Shards(4, 6), Stream(10)], ids=str)
+@pytest.mark.parametrize(
+    "source", [Numbers(10), Shards(4, 6), Stream(10)], ids=["rows", "shards", "stream"]
+)
 def test_in_order_gives_all_rows_in_batches(source: Source) -> None:
     batches = [batch["x"].tolist() for batch in in_order(source, BINDER, 4)]
     assert batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]

@@ -128,6 +128,7 @@ def test_different_numbers_of_images_and_labels(tmp_path):
         (b"\x1f\x8b" + b"garbage", "damaged gzip"),
         (gzip.compress(b""), "empty once decompressed"),
     ],
+    ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_damaged_files_are_named(tmp_path, content, message):
     path = tmp_path / "some-images"
