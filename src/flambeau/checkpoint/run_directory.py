@@ -15,6 +15,9 @@ from flambeau.checkpoint.changes import CHANGEABLE, differences
 from flambeau.checkpoint.durable import TEMPORARY, write_atomically
 from flambeau.errors import RunDirectoryError
 
+#: What to tell people; where arrays are stored is nobody's setting.
+MAY_CHANGE = ", ".join(name for name in CHANGEABLE if "*" not in name)
+
 Resume = Literal["auto", "always", "never"]
 
 
@@ -45,7 +48,7 @@ class RunDirectory:
         except those in `CHANGEABLE`; the directory is not touched if they differ.
         """
         text = _as_yaml(settings)
-        with _explained(self.path):
+        with explained(self.path):
             goes_on = self._goes_on(yaml.safe_load(text), _as_mode(resume))
             self._create(text)
         return goes_on
@@ -54,7 +57,7 @@ class RunDirectory:
     def lock(self) -> Iterator[None]:
         """Keep every other process out of this directory (which is created if need be)."""
         path = self.path / ".lock"
-        with _explained(self.path):
+        with explained(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = _acquire(path)
         try:
@@ -103,7 +106,7 @@ class RunDirectory:
             lines = "\n  ".join(changed)
             raise RunDirectoryError(
                 f"{self.path} holds a run with other settings:\n  {lines}\n"
-                f"Only these may change on resume: {', '.join(CHANGEABLE)}.\n"
+                f"Only these may change on resume: {MAY_CHANGE}.\n"
                 "Choose another run_dir for a new run; init_from= starts it from this one's weights"
             )
 
@@ -164,7 +167,8 @@ _REASONS = {
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
+    """Errors of the operating system as what they mean for a run directory."""
     try:
         yield
     except OSError as error:

@@ -8,6 +8,7 @@ from flambeau.checkpoint import RunDirectory
 from flambeau.config import DatasetData, FileData, JobSettings
 from flambeau.errors import DataError
 from flambeau.job.evaluator import Follower
+from flambeau.job.using import require_reopenable
 from flambeau.observe import (
     Event,
     EventLog,
@@ -33,6 +34,7 @@ def follow_run(
     settings = settings.model_copy(update={k: v for k, v in given.items() if v is not None})
     if settings.valid is None:
         raise DataError("the job has no validation data; give the data to evaluate on")
+    require_reopenable(settings)
     observer = _observers(run, own=own)
 
     def report(kind: str, **fields: Any) -> None:

@@ -116,6 +116,16 @@ class JobSettings(Settings):
                 "with step= the whole step is yours: compute.accumulate, compile and precision "
                 "do not apply; do it inside the step"
             )
+        if self.valid is not None and not self.binding.maskable:
+            watched = [self.checkpoints.best]
+            watched += [self.early_stopping.metric] if self.early_stopping else []
+            for name in watched:
+                if name not in ("loss", *self.metrics):
+                    shown = ", ".join(("loss", *self.metrics))
+                    raise ValueError(
+                        f"there is no metric '{name}' to watch; evaluated are {shown}: add it to "
+                        "metrics="
+                    )
         if self.evaluator and self.early_stopping is not None:
             raise ValueError("early_stopping needs the workers to evaluate; leave evaluator out")
         return self

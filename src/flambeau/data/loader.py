@@ -14,6 +14,7 @@ from flambeau.data.batch import Batch, concatenate
 from flambeau.data.binding import Binder
 from flambeau.data.read_ahead import ReadAhead
 from flambeau.data.source import IndexedSource, IterableSource, Share, Source, StreamedSource
+from flambeau.errors import UserError
 
 Transform = Callable[[Batch], Batch]
 
@@ -128,10 +129,18 @@ class IndexedLoader(Loader):
 
     def _read(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
         batches = self._batches(self._indices(epoch, first, start))
-        for step in range(first, self.steps(start)):
-            batch = next(batches)
-            rows = self._plan.all_rows(step, start)
-            yield StepRows(self._binder.assemble(batch) if batch is not None else None, rows)
+        try:
+            for step in range(first, self.steps(start)):
+                batch = next(batches)
+                if isinstance(batch, UserError):
+                    raise batch
+                rows = self._plan.all_rows(step, start)
+                yield StepRows(self._binder.assemble(batch) if batch is not None else None, rows)
+        finally:
+            # Loader processes must end by themselves, or they leave their sockets' files behind.
+            end = getattr(batches, "_shutdown_workers", None)
+            if end is not None:
+                end()
 
     def _indices(self, epoch: int, first: int, start: int) -> Iterator[np.ndarray]:
         total = self.steps(start)
@@ -139,7 +148,7 @@ class IndexedLoader(Loader):
             end = min(begin + PLAN_AHEAD, total)
             yield from self._plan.indices_of_steps(epoch, begin, end, self._worker, start)
 
-    def _batches(self, indices: Iterator[np.ndarray]) -> Iterator[Batch | None]:
+    def _batches(self, indices: Iterator[np.ndarray]) -> Iterator[Batch | UserError | None]:
         take = _Take(self._source, self._binder.columns)
         if not self._processes:
             return map(take, indices)
@@ -148,7 +157,7 @@ class IndexedLoader(Loader):
             torch.utils.data.DataLoader(
                 take,
                 sampler=_Sampler(indices),
-                collate_fn=_as_it_is,  # type: ignore[arg-type]
+                collate_fn=_as_it_is,
                 batch_size=None,
                 num_workers=self._processes,
                 prefetch_factor=2,
@@ -156,7 +165,7 @@ class IndexedLoader(Loader):
         )
 
 
-def _as_it_is(batch: Batch | None) -> Batch | None:
+def _as_it_is(batch: Any) -> Any:
     return batch
 
 
@@ -179,8 +188,11 @@ class _Take(torch.utils.data.Dataset[Any]):
     def __call__(self, rows: np.ndarray) -> Batch | None:
         return self._source.take(rows, self._columns) if len(rows) else None
 
-    def __getitem__(self, rows: Any) -> Batch | None:
-        return self(rows)
+    def __getitem__(self, rows: Any) -> Batch | UserError | None:
+        try:
+            return self(rows)
+        except UserError as error:
+            return error  # as it is; torch would wrap it into a traceback of its process
 
 
 @final

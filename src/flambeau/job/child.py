@@ -12,7 +12,7 @@ from flambeau.clusters.child import ChildSpec, attach
 from flambeau.clusters.interfaces import interface_of, local_address
 from flambeau.coordination.link import Link
 from flambeau.coordination.protocol import Role, RoleDone, RoleFailed, RoleJoined
-from flambeau.errors import UserError
+from flambeau.errors import JobFailedError, UserError
 
 #: What each role runs: `module:function`, imported after the coordinator knows the role is alive.
 ROLES = {
@@ -58,7 +58,12 @@ def _failure(child: ChildSpec, error: BaseException) -> RoleFailed:
     message = str(error) or type(error).__name__
     lost = isinstance(error, RuntimeError | OSError) and any(m in message for m in _LOST_PEER)
     return RoleFailed(
-        child.spec, type(error).__name__, message, text, isinstance(error, UserError), lost
+        child.spec,
+        type(error).__name__,
+        message,
+        text,
+        isinstance(error, UserError | JobFailedError),
+        lost,
     )
 
 

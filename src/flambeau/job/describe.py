@@ -65,6 +65,12 @@ class Description:
         """A name, a spec, a function of the parameters, or several by submodule."""
         if isinstance(value, str):
             return OptimizerSpec(name=value)
+        if hasattr(value, "param_groups"):
+            kind = type(value).__name__
+            raise ConfigError(
+                f"optimizer= is a {kind} that holds this process's parameters; the workers have "
+                f"their own: give fb.optim(torch.optim.{kind}, lr=...) or f(parameters)"
+            )
         if isinstance(value, type):
             raise ConfigError(
                 f"optimizer={value.__name__} needs arguments: fb.optim({value.__name__}, lr=...)"
@@ -90,6 +96,7 @@ class Description:
         """Files, arrays, a Dataset, or a function; columns in `missing` may hold NaN."""
         if data is None or isinstance(data, FileData | ArrayData | DatasetData | LoaderData):
             return data
+        refuse_data_loader(data, name)
         if isinstance(data, str | Path):
             return FileData(path=str(data))
         if isinstance(data, list | tuple) and data and all(map(_is_path, data)):
@@ -118,6 +125,16 @@ class Description:
         if takes_an_argument(function):
             return LoaderData(code=ref)
         return DatasetData(code=ref.model_copy(update={"call": True}))
+
+
+def refuse_data_loader(data: Any, name: str) -> None:
+    """A ready DataLoader cannot be dealt out to workers: its batches would be taken for rows."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(data, torch.utils.data.DataLoader):
+        raise ConfigError(
+            f"{name}= is a DataLoader; give its dataset ({name}=loader.dataset) with batch_size=, "
+            "or a function f(shard) that makes a DataLoader for each worker"
+        )
 
 
 def takes_an_argument(function: Callable[..., Any]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn
 from flambeau import errors
 from flambeau.checkpoint import RunDirectory, parse_reference, prune, resolve
 from flambeau.checkpoint.durable import write_atomically
+from flambeau.checkpoint.run_directory import explained
 from flambeau.config import (
     AllReduce,
     Binding,
@@ -128,6 +129,17 @@ def run_job(
     init_from: str | Mapping[str, Any] | None = None,
 ) -> Result:
     """Run a described job in its (locked) directory."""
+    with explained(run.path):
+        return _run_job(run, settings, description, resume, init_from)
+
+
+def _run_job(
+    run: RunDirectory,
+    settings: JobSettings,
+    description: Description,
+    resume: Resume,
+    init_from: str | Mapping[str, Any] | None,
+) -> Result:
     initial = {"run": init_from} if isinstance(init_from, str) else dict(init_from or {})
     goes_on = run.prepare(settings.model_dump(mode="json"), resume)
     description.packer.write(run.code)
@@ -199,7 +211,7 @@ def raise_failure(failure: Failure) -> NoReturn:
     """Raise, in the driver, what ended a role: the user's mistakes as what they are."""
     if failure.cause is Cause.USER_ERROR:
         kind = getattr(errors, failure.error, None)
-        if isinstance(kind, type) and issubclass(kind, errors.UserError):
+        if isinstance(kind, type) and issubclass(kind, errors.UserError | errors.JobFailedError):
             raise kind(failure.message)
     if failure.traceback:
         raise WorkerFailedError(f"{failure.spec.name} failed", failure.traceback)

@@ -40,6 +40,7 @@ class Memory(Observer):
             # A new generation goes on from a checkpoint; what came after it is trained again.
             self.rows_lost += max(0, self._rows - fields.get("resumed_rows", 0))
             self._rows = fields.get("resumed_rows", 0)
+            self.step = fields["resumed_step"]
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -32,7 +32,7 @@ from flambeau.data.sources.spooling import array_columns, spool
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.errors import DataError, ModelError
 from flambeau.job import import_folders
-from flambeau.job.describe import takes_an_argument
+from flambeau.job.describe import refuse_data_loader, takes_an_argument
 from flambeau.training.losses import Loss, build_loss
 
 LoadCode = Callable[[CodeRef], Any]
@@ -89,7 +89,14 @@ def make_binder(
     dtype = next(
         (p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype()
     )
-    return Binder(settings.binding, model.forward, shape_of(source), dtype, whole_batch=whole_batch)
+    shape = shape_of(source)
+    trained = settings.train
+    if isinstance(trained, ArrayData) and not shape.positional:
+        # A file for a model that was trained on arrays: its columns may have their names.
+        labels = tuple(name for name in trained.labels if name in shape.columns)
+        if trained.inputs and set(trained.inputs) <= set(shape.columns):
+            shape = Shape(shape.columns, trained.inputs, labels)
+    return Binder(settings.binding, model.forward, shape, dtype, whole_batch=whole_batch)
 
 
 def wants_whole_batch(settings: JobSettings) -> bool:
@@ -118,6 +125,7 @@ def open_data(data: DataRef, load_code: LoadCode, missing: frozenset[str] = froz
     """The source that a setting names. A function may also give arrays, which are then mapped."""
     if isinstance(data, DatasetData):
         given = _called(data.code, load_code)
+        refuse_data_loader(given, data.code.name)
         if isinstance(given, partial):
             return LoaderSource(given)
         if isinstance(given, tuple | list | dict | np.ndarray | torch.Tensor):

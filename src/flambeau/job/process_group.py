@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from flambeau.coordination.link import Link
+from flambeau.errors import ConfigError
 
 TIMEOUT = timedelta(minutes=30)
 
@@ -71,6 +72,8 @@ def pick_device(setting: str, local_rank: int) -> torch.device:
     """The device of a worker: its own GPU if there is one (and it may be used), or the CPU."""
     if setting == "cpu" or (setting == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ConfigError("compute.device='cuda': torch sees no GPU here; use 'cpu' or 'auto'")
     device = torch.device("cuda", local_rank % max(1, torch.cuda.device_count()))
     torch.cuda.set_device(device)
     return device

@@ -1,6 +1,8 @@
 """A first look at model, data and loss together, before anything is trained."""
 
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,7 +12,7 @@ from flambeau.data import IndexedSource, IterableSource, Source
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.loader import in_order
-from flambeau.errors import DataError
+from flambeau.errors import DataError, ModelError
 from flambeau.training.losses import Loss
 
 ROWS = 2
@@ -23,6 +25,7 @@ def rehearse(
     binder: Binder,
     loss: Loss,
     transform: Callable[[Batch], Batch] | None,
+    name: str = "train",
 ) -> None:
     """Run two rows through model and loss, without a trace; lazy modules get their shapes.
 
@@ -34,12 +37,12 @@ def rehearse(
     batch = next(in_order(source, binder, ROWS), None)
     if batch is None:
         raise DataError("the data has no rows")
-    output = _forward(model, binder, batch if transform is None else transform(batch), loss)
+    output = _forward(model, binder, batch if transform is None else transform(batch), loss, name)
     if loss.name in ("cross_entropy", "nll") and isinstance(source, IndexedSource):
-        _check_classes(source, binder.label_columns(), output)
+        _check_classes(source, binder.label_columns(), output, name)
 
 
-def _forward(model: nn.Module, binder: Binder, batch: Batch, loss: Loss) -> Tensor:
+def _forward(model: nn.Module, binder: Binder, batch: Batch, loss: Loss, name: str) -> Tensor:
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     batch = batch.to(device)
     positional, named = binder.arguments(batch)
@@ -49,15 +52,27 @@ def _forward(model: nn.Module, binder: Binder, batch: Batch, loss: Loss) -> Tens
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             output: Tensor = model(*positional, **named)
             loss(output, batch, binder.label(batch), binder.weight(batch))
-    except Exception as error:
-        error.add_note(f"(the first look at the model; its inputs: {_shapes(positional, named)})")
-        raise
+    except (RuntimeError, TypeError, IndexError) as error:
+        raise ModelError(
+            f"the model fails on the first rows of {name}=: {error} ({_where(error)}); its inputs "
+            f"are {_shapes(positional, named)}"
+        ) from error
     finally:
         model.train(training)
     return output
 
 
-def _check_classes(source: IndexedSource, labels: tuple[str, ...], output: Tensor) -> None:
+def _where(error: Exception) -> str:
+    """The last line of the user's own code on the way to an error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    library = str(Path(torch.__file__).parent)
+    own = [frame for frame in frames if not frame.filename.startswith(library)]
+    return f"{Path(own[-1].filename).name}, line {own[-1].lineno}"
+
+
+def _check_classes(
+    source: IndexedSource, labels: tuple[str, ...], output: Tensor, name: str
+) -> None:
     """All labels of data in memory against the classes that the model knows."""
     if not source.in_memory or len(labels) != 1:
         return
@@ -70,8 +85,9 @@ def _check_classes(source: IndexedSource, labels: tuple[str, ...], output: Tenso
         if len(bad):
             row = int(bad[0, 0])
             raise DataError(
-                f"label {label[row].item():g} in row {start + row} of column '{labels[0]}' does "
-                f"not fit: the model gives {classes} classes, so labels are 0 to {classes - 1}"
+                f"label {label[row].item():g} in row {start + row} of column '{labels[0]}' of "
+                f"{name}= does not fit: the model gives {classes} classes, so labels are 0 to "
+                f"{classes - 1}"
             )
 
 

@@ -118,10 +118,15 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
 def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
     if settings.valid is None:
         raise DataError("the job has no validation data; give the data to evaluate on")
+    require_reopenable(settings)
+    return opening.open_data(settings.valid, opening.code_loader(run), settings.binding.maskable)
+
+
+def require_reopenable(settings: JobSettings) -> None:
+    """Refuse validation data that lived in the memory of the process that started the job."""
     if isinstance(settings.valid, ArrayData) and any(
         ref.fd is not None for ref in settings.valid.columns.values()
     ):
         raise DataError(
             "the job's validation data were arrays in memory; give the data to evaluate on"
         )
-    return opening.open_data(settings.valid, opening.code_loader(run), settings.binding.maskable)

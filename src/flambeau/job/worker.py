@@ -123,6 +123,7 @@ class Worker:
             "rows_repeated": position.repeated,
             "seconds": seconds,
             "rows_per_second": (position.rows - first_row) / max(seconds, 1e-9),
+            "stopped_early": trainer.finished_early,
             "metrics": trainer.metrics,
             "history": trainer.history,
         }
@@ -223,6 +224,9 @@ class Worker:
         loader = opening.make_loader(source, settings, binder, place, train=False)
         exact_rows = settings.evaluation.exact_rows
         MetricSet(settings.metrics, self._loss, exact_rows)  # unknown names are found now
+        if self._loss is not None:
+            look = opening.image_transform(settings.images, source, train=False, seed=0)
+            rehearse(model, source, binder, self._loss, look, "valid")
 
         def run() -> Scores:
             return evaluate(

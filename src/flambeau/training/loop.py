@@ -89,11 +89,13 @@ class Trainer:
         parts.model.train()
         parts.view.step, parts.view.epoch = self.position.step, self.position.epoch
         self._saved = self._state_to_save() if self.position.step else None
+        # A run that early stopping had ended does not train on when it is started again.
+        self._stop = self.finished_early
         parts.callbacks.on_start(parts.view)
         self._beat_time = time.perf_counter()
         while not self._over():
             self._epoch()
-        stopped = self._stop and not self._finished_early()
+        stopped = self._stop and not self.finished_early
         if not stopped:
             self._evaluate()
         self._checkpoint()
@@ -106,7 +108,9 @@ class Trainer:
         limit = self._settings.max_steps
         return done or self._stop or (limit is not None and self.position.step >= limit)
 
-    def _finished_early(self) -> bool:
+    @property
+    def finished_early(self) -> bool:
+        """Whether the metric that early stopping watches has run out of patience."""
         patience = self._settings.early_stopping
         return (
             self.patience is not None
@@ -267,7 +271,7 @@ class Trainer:
     def _judge(self, metrics: dict[str, float]) -> None:
         if self.patience is not None:
             self.patience.improves(metrics)
-            self._stop = self._stop or self._finished_early()
+            self._stop = self._stop or self.finished_early
         if self.best is not None and self.best.improves(metrics):
             self._checkpoint(best=True)
 

@@ -293,9 +293,8 @@ def test_early_stopping_ends_a_training_that_no_longer_improves() -> None:
 
 
 def test_early_stopping_on_a_metric_that_is_not_evaluated_is_explained() -> None:
-    training = Training(epochs=9, scores=[1.0], early_stopping={"metric": "auc"})
-    with pytest.raises(ConfigError, match="no metric 'auc' to watch"):
-        training.run()
+    with pytest.raises(ConfigError, match="no metric 'auc' to watch; evaluated are loss"):
+        Training(epochs=9, scores=[1.0], early_stopping={"metric": "auc"})
 
 
 def test_a_diverging_loss_names_step_epoch_and_batch() -> None:
