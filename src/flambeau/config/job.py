@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from flambeau.config.clusters import Local
 from flambeau.config.code import CodeRef
 from flambeau.config.data import DataRef
+from flambeau.config.known_names import LOSS_NAMES, METRIC_NAMES
 from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec
 from flambeau.config.parts import (
     Checkpoints,
@@ -20,7 +21,7 @@ from flambeau.config.parts import (
     Recovery,
 )
 from flambeau.config.schedule import Schedule
-from flambeau.config.settings import Settings
+from flambeau.config.settings import Settings, nearest
 from flambeau.config.strategies import AllReduce
 
 Columns = str | tuple[str, ...]
@@ -102,6 +103,22 @@ class JobSettings(Settings):
     observe: Observe = Observe()
     recovery: Recovery = Recovery()
     callbacks: tuple[CodeRef, ...] = ()
+
+    @field_validator("loss")
+    @classmethod
+    def _known_losses(cls, loss: Any) -> Any:
+        for name in loss.values() if isinstance(loss, dict) else [loss]:
+            if isinstance(name, str) and name not in LOSS_NAMES:
+                raise ValueError(f"unknown loss '{name}'; {nearest(name, LOSS_NAMES)}")
+        return loss
+
+    @field_validator("metrics")
+    @classmethod
+    def _known_metrics(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
+        for name in metrics:
+            if name not in METRIC_NAMES:
+                raise ValueError(f"unknown metric '{name}'; {nearest(name, METRIC_NAMES)}")
+        return metrics
 
     @model_validator(mode="after")
     def _fits(self) -> "JobSettings":
