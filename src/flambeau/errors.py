@@ -13,7 +13,6 @@
     ├── CheckpointError              a checkpoint that is corrupt, truncated or not there
     └── MessagingError               processes that cannot talk to each other
         ├── ProtocolError            a message that is not one of ours
-        ├── AuthenticationError      a peer without the job's secret
         └── RequestTimeoutError      no answer in time; names the address
 
 All survive pickling: what they carry is in `args`.
@@ -78,10 +77,6 @@ class MessagingError(FlambeauError):
 
 class ProtocolError(MessagingError):
     """A message that is malformed, too large or of another protocol version."""
-
-
-class AuthenticationError(MessagingError):
-    """A peer that does not know the job's secret."""
 
 
 class RequestTimeoutError(MessagingError):

@@ -1,31 +1,18 @@
 """Who trains on what, when: pure functions of seed, epoch and number of workers.
 
 Both plans give every worker the same number of steps. A worker's rows of the last step may be
-fewer, or none; its gradient is then weighted by `share(...)`.
+fewer, or none; its gradient then counts by its share of the rows.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from flambeau.coordination.permutation import Permutation
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
-
-
-class DataPlan(Protocol):
-    """What the training loop asks of a plan."""
-
-    def steps(self, start: int = 0) -> int:
-        """Steps of an epoch that begins at row `start` of the whole."""
-
-    def rows(self, step: int, worker: int, start: int = 0) -> int:
-        """How many rows `worker` has at `step`."""
-
-    def all_rows(self, step: int, start: int = 0) -> int:
-        """How many rows all workers together have at `step`."""
 
 
 @dataclass(frozen=True)

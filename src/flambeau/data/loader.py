@@ -116,8 +116,7 @@ class IndexedLoader(Loader):
         loading: Loading,
         processes: int,
     ) -> None:
-        # Copied in the moment it is used, a batch is still in the cache; a thread beside the
-        # training would copy it earlier at the same cost.
+        # Taking rows out of memory is no wait that a thread could hide.
         copies_only = source.in_memory and transform is None and not processes
         super().__init__(binder, transform, 0 if copies_only else loading.read_ahead)
         self._source, self._plan, self._worker = source, plan, worker

@@ -1,14 +1,12 @@
 """Answers the transport's question "may this peer come in?" (ZAP, ZeroMQ RFC 27)."""
 
 import threading
-from collections.abc import Callable
 
 import zmq
 
 from flambeau.messaging.tokens import TokenVerifier
 
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
-Refused = Callable[[str, str], None]
 
 
 class Authenticator:
