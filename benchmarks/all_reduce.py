@@ -3,18 +3,16 @@
 import argparse
 import itertools
 import os
-import statistics
 import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
 from measure import Pairs, interleave, report
-from turns import HERE, Side
+from turns import HERE, TRIAL_BLOCKS, Side, fastest
 from workloads import WORKERS, WORKLOADS, Workload
 
 VARIANTS = list(itertools.product(("dataloader", "indexed"), ("fused", "plain")))
-TRIAL_BLOCKS = 3
 
 Variant = tuple[str, str]
 
@@ -23,10 +21,15 @@ def main() -> None:
     """Measure each workload."""
     options = parse_options()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
-    for name in options.workloads:
+    for name in WORKLOADS if options.workloads == "all" else options.workloads:
         with tempfile.TemporaryDirectory() as directory:
             variant = fastest_variant(name, Path(directory))
-            pairs = measure(name, variant, Path(directory), options.pairs)
+            blocks, folder = options.pairs + 1, Path(directory)
+            with (
+                ours(name, blocks, folder / "ours") as our_side,
+                peer(name, variant, blocks, folder / "peer") as peer_side,
+            ):
+                pairs = measure(WORKLOADS[name], our_side, peer_side, options.pairs)
             report(f"all_reduce/{name}", pairs, "samples/s", peer_variant="/".join(variant))
 
 
@@ -39,25 +42,14 @@ def fastest_variant(name: str, directory: Path) -> Variant:
             )
             for variant in VARIANTS
         }
-        times = {variant: [side.block()] for variant, side in sides.items()}
-        for _ in range(TRIAL_BLOCKS - 1):
-            for variant, side in sides.items():
-                times[variant].append(side.block())
-    return min(VARIANTS, key=lambda variant: statistics.median(times[variant][1:]))
+        return fastest(sides)
 
 
-def measure(name: str, variant: Variant, directory: Path, pairs: int) -> Pairs:
+def measure(workload: Workload, our_side: Side, peer_side: Side, pairs: int) -> Pairs:
     """Samples per second of both sides; their first block is not counted."""
-    workload, blocks = WORKLOADS[name], pairs + 1
-    with (
-        ours(name, blocks, directory / "ours") as our_side,
-        peer(name, variant, blocks, directory / "peer") as peer_side,
-    ):
-        our_side.block()
-        peer_side.block()
-        return interleave(
-            lambda: speed(workload, our_side), lambda: speed(workload, peer_side), pairs
-        )
+    our_side.block()
+    peer_side.block()
+    return interleave(lambda: speed(workload, our_side), lambda: speed(workload, peer_side), pairs)
 
 
 def speed(workload: Workload, side: Side) -> float:
@@ -88,7 +80,7 @@ def peer(name: str, variant: Variant, blocks: int, directory: Path) -> Side:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workloads", nargs="*", default=list(WORKLOADS), choices=list(WORKLOADS))
+    parser.add_argument("workloads", nargs="*", default="all", choices=[*WORKLOADS, "all"])
     parser.add_argument("--pairs", type=int, default=12)
     return parser.parse_args()
 

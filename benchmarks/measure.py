@@ -36,19 +36,24 @@ def report(
     """Print the medians, and the median ratio with its 5th and 95th percentile."""
     ratios = pairs.ratios(higher_is_better=higher_is_better)
     low, *_, high = statistics.quantiles(ratios, n=20, method="inclusive")
-    line = {
-        "benchmark": benchmark,
-        "ours": _rounded(statistics.median(pairs.ours)),
-        "peer": _rounded(statistics.median(pairs.peer)),
-        "ratio": _rounded(statistics.median(ratios)),
-        "low": _rounded(low),
-        "high": _rounded(high),
-        "unit": unit,
-        "pairs": len(ratios),
+    tell(
+        benchmark,
+        ours=statistics.median(pairs.ours),
+        peer=statistics.median(pairs.peer),
+        ratio=statistics.median(ratios),
+        low=low,
+        high=high,
+        unit=unit,
+        pairs=len(ratios),
         **more,
-    }
-    print(json.dumps(line), flush=True)
+    )
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")
+def tell(benchmark: str, **values: Any) -> None:
+    """Print one line of JSON."""
+    rounded = {name: _rounded(value) for name, value in values.items()}
+    print(json.dumps({"benchmark": benchmark, **rounded}), flush=True)
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -6,17 +6,21 @@ trainings that are both warm can be compared within moments of each other.
 
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 SOCKET = "turns"
 PATIENCE_SECONDS = 300
+TRIAL_BLOCKS = 3
 HERE = Path(__file__).parent
+
+Variant = TypeVar("Variant")
 
 
 class Turn:
@@ -31,9 +35,13 @@ class Turn:
         self._socket.connect(str(directory / SOCKET))
         self._since = 0.0
 
-    def wait(self) -> None:
-        """Until it is this training's turn. No turn left is no error: the training ends then."""
-        self._socket.recv(1)
+    def wait(self) -> bool:
+        """Until it is this training's turn. False: no turn is left, and the training may end."""
+        return bool(self._socket.recv(1))
+
+    def report(self, seconds: float) -> None:
+        """Tell how long the steps of a turn took."""
+        self._socket.sendall(f"{seconds}\n".encode())
 
     def step_done(self, step: int) -> None:
         """To be called after each step; steps count from 1."""
@@ -41,7 +49,7 @@ class Turn:
         if position == self._warm:
             self._since = time.perf_counter()
         elif position == 0:
-            self._socket.sendall(f"{time.perf_counter() - self._since}\n".encode())
+            self.report(time.perf_counter() - self._since)
             self.wait()
 
 
@@ -57,7 +65,7 @@ class Side:
         self._listener.bind(str(directory / SOCKET))
         self._listener.listen()
         self._listener.settimeout(PATIENCE_SECONDS)
-        environment = {**os.environ, "PYTHONPATH": _python_path()}
+        environment = {**os.environ, "PYTHONPATH": python_path()}
         # Sessions of their own, as the workers of `fit` have: Linux shares time among sessions.
         self._processes = [
             subprocess.Popen(
@@ -100,5 +108,15 @@ class Side:
             process.wait(PATIENCE_SECONDS)
 
 
-def _python_path() -> str:
+def fastest(sides: Mapping[Variant, Side]) -> Variant:
+    """The one with the shortest blocks, of `TRIAL_BLOCKS` of which the first is not counted."""
+    times: dict[Variant, list[float]] = {variant: [] for variant in sides}
+    for _ in range(TRIAL_BLOCKS):
+        for variant, side in sides.items():
+            times[variant].append(side.block())
+    return min(sides, key=lambda variant: statistics.median(times[variant][1:]))
+
+
+def python_path() -> str:
+    """For processes that import what is in this folder."""
     return os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])

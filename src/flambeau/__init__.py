@@ -17,7 +17,9 @@ _HOME = {
     "Callback": "flambeau.training.callbacks",
     "Checkpoints": "flambeau.config",
     "EarlyStopping": "flambeau.config",
+    "Hybrid": "flambeau.config",
     "Local": "flambeau.config",
+    "ParameterServer": "flambeau.config",
     "Result": "flambeau.job.result",
     "Schedule": "flambeau.config",
     "columns": "flambeau.config",
@@ -26,17 +28,23 @@ _HOME = {
     "run": "flambeau.job.run",
 }
 
+#: Packages that are public as a whole.
+_PACKAGES = ("embeddings",)
+
 __all__ = [
     "AllReduce",
     "Batch",
     "Callback",
     "Checkpoints",
     "EarlyStopping",
+    "Hybrid",
     "Local",
+    "ParameterServer",
     "Result",
     "Schedule",
     "__version__",
     "columns",
+    "embeddings",
     "fit",
     "optim",
     "run",
@@ -44,6 +52,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"flambeau.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'flambeau' has no attribute '{name}'")
     value = getattr(importlib.import_module(_HOME[name]), name)

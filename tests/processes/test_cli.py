@@ -260,24 +260,25 @@ def make_images(folder: Path) -> None:
 
 
 def make_nothing(folder: Path) -> None:
-    """The digits come with scikit-learn."""
+    """The digits come with scikit-learn; the clicks are made up."""
 
 
 EXAMPLE_DATA = {
-    "digits": ("", make_nothing),
-    "mnist": ("data/mnist", make_mnist),
-    "cifar": ("data/cifar-10-batches-bin", make_cifar),
-    "image_folder": ("data/images", make_images),
+    "digits": ("", make_nothing, "accuracy"),
+    "mnist": ("data/mnist", make_mnist, "accuracy"),
+    "cifar": ("data/cifar-10-batches-bin", make_cifar, "accuracy"),
+    "image_folder": ("data/images", make_images, "accuracy"),
+    "clicks": ("", make_nothing, "auc"),
 }
 
 
 @pytest.mark.parametrize("example", EXAMPLE_DATA)
 def test_an_examples_job_file_runs(tmp_path: Path, example: str) -> None:
-    folder, make = EXAMPLE_DATA[example]
+    folder, make, metric = EXAMPLE_DATA[example]
     make(tmp_path / folder)
     job = EXAMPLES / example / "job.yaml"
     shown = flambeau(tmp_path, "train", str(job), "max_steps=1", "cluster.local.workers=1").stdout
-    assert "accuracy: " in shown
+    assert f"{metric}: " in shown
     assert f"run directory: runs/{example}" in shown
     if example == "digits":  # its data is a module that only the job file's folder has
         flambeau(tmp_path, "evaluate", "runs/digits")
@@ -285,11 +286,11 @@ def test_an_examples_job_file_runs(tmp_path: Path, example: str) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLE_DATA)
 def test_an_examples_script_runs(tmp_path: Path, example: str) -> None:
-    folder, make = EXAMPLE_DATA[example]
+    folder, make, metric = EXAMPLE_DATA[example]
     make(tmp_path / folder)
     program = [sys.executable, str(EXAMPLES / example / "train.py")]
     shown = flambeau(tmp_path, "--epochs", "1", "--workers", "1", program=program).stdout
-    assert shown.startswith("accuracy ")
+    assert shown.startswith(f"{metric} ")
 
 
 def test_every_example_is_tested() -> None:

@@ -10,6 +10,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint.references import checkpoint_path
+from flambeau.embeddings import SparseEmbedding, TableSpec
+from flambeau.tables.mapped import open_tables
 from flambeau.training.callbacks import Callback, TrainingView
 
 QUIET = {"progress": "none"}
@@ -88,3 +92,54 @@ def assert_same_weights(left: Any, right: Any, *, exactly: bool = False) -> None
             assert torch.equal(tensor, theirs[name]), name
         else:
             torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-12)
+
+
+class SparseNet(nn.Module):
+    """Dense layers and two look-ups, in float64: one id per row pooled with others, one alone."""
+
+    def __init__(self, prefetch: bool = False, optimizer: Any = None) -> None:
+        super().__init__()
+        torch.manual_seed(6)
+        item = TableSpec("item", 4, dtype="fp64", optimizer=optimizer)
+        user = TableSpec("user", 3, dtype="fp64", optimizer=optimizer)
+        self.items = SparseEmbedding(item, "sum", prefetch="items" if prefetch else None)
+        self.users = SparseEmbedding(user, prefetch="user" if prefetch else None)
+        self.layers = nn.Sequential(nn.Linear(6 + 4 + 3, 8), nn.Tanh(), nn.Linear(8, 1)).double()
+
+    def forward(self, x: torch.Tensor, items: torch.Tensor, user: torch.Tensor) -> torch.Tensor:
+        whole = torch.cat([x, self.items(items), self.users(user)], dim=1)
+        result: torch.Tensor = self.layers(whole)
+        return result[:, 0]
+
+
+def make_clicks(rows: int = 101, seed: int = 0) -> dict[str, np.ndarray]:
+    """Rows with dense numbers, three items and a user; ids are any int64."""
+    rng = np.random.default_rng(seed)
+    known = rng.integers(-(2**62), 2**62, size=40)
+    x = rng.normal(size=(rows, 6))
+    items = known[rng.zipf(1.5, size=(rows, 3)) % 40]
+    user = known[rng.integers(0, 40, size=rows)]
+    effect = {int(key): rng.normal() for key in known}
+    score = x[:, 0] + np.vectorize(effect.get)(items).sum(axis=1)
+    return {"x": x, "items": items, "user": user, "label": (score > 0).astype(np.float64)}
+
+
+def rows_of(result: Any) -> dict[str, dict[int, np.ndarray]]:
+    """All rows of all tables of a run, by table and id."""
+    path = checkpoint_path(RunDirectory(result.run_dir), result.report["step"])
+    found: dict[str, dict[int, np.ndarray]] = {}
+    for name, table in open_tables(path).items():
+        chunks = [zip(ids.tolist(), values, strict=True) for ids, values in table.chunks(1000)]
+        found[name] = {key: row for chunk in chunks for key, row in chunk}
+    return found
+
+
+def assert_same_tables(left: Any, right: Any, *, exactly: bool = False) -> None:
+    ours, theirs = rows_of(left), rows_of(right)
+    assert ours.keys() == theirs.keys()
+    for name, rows in ours.items():
+        assert rows.keys() == theirs[name].keys(), name
+        assert rows, f"table {name} is empty"
+        for key, row in rows.items():
+            tolerance = 0 if exactly else 1e-12
+            np.testing.assert_allclose(row, theirs[name][key], rtol=0, atol=tolerance)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, final
 
+from pydantic import Field
+
 from flambeau.checkpoint.durable import sync, sync_directory
 from flambeau.config import Settings
 from flambeau.errors import CheckpointError, ConfigError
@@ -24,6 +26,18 @@ class FileEntry(Settings):
 
 
 @final
+class TableEntry(Settings):
+    """A table: its `TableSpec` as JSON, and the files of its rows.
+
+    Each of `layers` names a file for each shard, relative to the checkpoint's own directory; the
+    first is the newest, and holds what changed since the next.
+    """
+
+    spec: dict[str, Any]
+    layers: list[list[str]]
+
+
+@final
 class Manifest(Settings):
     """What a checkpoint holds. `state` is the JSON half of a tree (see `tree`)."""
 
@@ -35,6 +49,13 @@ class Manifest(Settings):
     metrics: dict[str, float]
     state: Any
     files: dict[str, FileEntry]
+    tables: dict[str, TableEntry] = Field(default_factory=dict)
+
+    @property
+    def bases(self) -> set[str]:
+        """The names of other checkpoints of the run that hold rows of tables of this one."""
+        paths = (path for table in self.tables.values() for layer in table.layers for path in layer)
+        return {Path(path).parent.name for path in paths} - {""}
 
     def write(self, directory: Path) -> None:
         """Commit the checkpoint in `directory`, whose other files are complete."""

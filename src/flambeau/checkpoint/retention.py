@@ -1,4 +1,4 @@
-"""Which checkpoints stay: the last ones, the best one, and those that somebody is reading."""
+"""Which checkpoints stay: the last ones, the best one, those being read, and what these need."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flambeau.checkpoint.durable import write_atomically
-from flambeau.checkpoint.manifest import MANIFEST
+from flambeau.checkpoint.manifest import MANIFEST, Manifest
 from flambeau.checkpoint.references import (
     best,
     checkpoint_path,
@@ -28,14 +28,17 @@ HELD = "lease-evaluator.json"
 def prune(run: RunDirectory, keep: int) -> list[Path]:
     """Remove all but the last `keep` (at least one) checkpoints; those removed.
 
-    The best, the one written last and leased ones stay, too. What a crash left behind, without
-    a manifest, goes.
+    The best, the one written last and leased ones stay, too, and those that hold rows of tables of
+    one that stays. What a crash left behind, without a manifest, goes.
     """
     committed = checkpoints(run)
-    kept = {*committed[-max(keep, 1) :], *_pointed_at(run)}
-    removed = [path for path in committed if path not in kept and not is_leased(path)]
+    wanted = {*committed[-max(keep, 1) :], *_pointed_at(run)}
+    kept = [path for path in committed if path in wanted or is_leased(path)]
+    bases = {name for path in kept for name in Manifest.read(path).bases}
+    removed = [path for path in committed if path not in kept and path.name not in bases]
     removed += [path for path in step_directories(run) if not (path / MANIFEST).exists()]
-    for path in removed:
+    # The newest first: a crash must not leave one whose base is gone.
+    for path in reversed(removed):
         remove_checkpoint(path)
     return removed
 

@@ -1,13 +1,22 @@
 """Checkpoints written while the training goes on."""
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from types import TracebackType
 from typing import Self, final
 
 from flambeau.checkpoint.references import mark_best
-from flambeau.checkpoint.retention import hold, prune
+from flambeau.checkpoint.retention import hold, prune, remove_checkpoint
 from flambeau.checkpoint.run_directory import RunDirectory
-from flambeau.checkpoint.store import Snapshot, TrainingState, take_snapshot, write_snapshot
+from flambeau.checkpoint.store import (
+    Others,
+    Snapshot,
+    TrainingState,
+    make_room,
+    take_snapshot,
+    write_snapshot,
+)
 
 
 @final
@@ -26,15 +35,22 @@ class CheckpointSaver:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
-    def save(self, state: TrainingState, best: tuple[str, float] | None = None) -> None:
+    def save(
+        self,
+        state: TrainingState,
+        best: tuple[str, float] | None = None,
+        begin: Callable[[Path], Others] | None = None,
+    ) -> None:
         """Copy the state to CPU memory now and write it later; the caller may go on changing it.
 
         Waits for the checkpoint before, so that there is only one copy at a time. `best` (a
         metric and its value) marks the checkpoint as the best of the run once it is committed.
+        `begin` makes others write their files into the checkpoint's directory.
         """
         self.wait()
         snapshot = take_snapshot(state).copied()
-        self._writing = self._thread.submit(self._write, snapshot, best)
+        others = None if begin is None else self._begin(state.step, begin)
+        self._writing = self._thread.submit(self._write, snapshot, best, others)
 
     def wait(self) -> None:
         """Return when everything saved so far is committed."""
@@ -60,8 +76,18 @@ class CheckpointSaver:
     ) -> None:
         self.close()
 
-    def _write(self, snapshot: Snapshot, best: tuple[str, float] | None) -> None:
-        path = write_snapshot(self._run, snapshot)
+    def _begin(self, step: int, begin: Callable[[Path], Others]) -> Others:
+        directory = make_room(self._run, step)
+        try:
+            return begin(directory)
+        except BaseException:
+            remove_checkpoint(directory)
+            raise
+
+    def _write(
+        self, snapshot: Snapshot, best: tuple[str, float] | None, others: Others | None
+    ) -> None:
+        path = write_snapshot(self._run, snapshot, others)
         if self._for_evaluator:
             hold(path)
         if best is not None:

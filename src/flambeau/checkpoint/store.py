@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flambeau.checkpoint.durable import sync_directory
-from flambeau.checkpoint.manifest import Manifest
+from flambeau.checkpoint.manifest import FileEntry, Manifest, TableEntry
 from flambeau.checkpoint.references import (
     checkpoint_path,
     checkpoints,
@@ -23,6 +23,9 @@ from flambeau.checkpoint.run_directory import RunDirectory
 from flambeau.checkpoint.tensor_file import read_tensors, require_savable, write_tensors
 from flambeau.checkpoint.tree import Json, flatten, unflatten
 from flambeau.errors import CheckpointError
+
+#: Files that others write into a checkpoint's directory, once they are complete, and its tables.
+Others = Callable[[], tuple[dict[str, FileEntry], dict[str, TableEntry]]]
 
 DENSE = "dense.safetensors"
 STATE = "state.safetensors"
@@ -82,12 +85,27 @@ def write_checkpoint(run: RunDirectory, state: TrainingState) -> Path:
     return write_snapshot(run, take_snapshot(state))
 
 
-def write_snapshot(run: RunDirectory, snapshot: Snapshot) -> Path:
-    """Commit a snapshot as a checkpoint; if that fails, nothing of it is left."""
-    directory = checkpoint_path(run, snapshot.step)
+def make_room(run: RunDirectory, step: int) -> Path:
+    """The empty directory of a new checkpoint, in place of an earlier one of the same step."""
+    directory = checkpoint_path(run, step)
     try:
         remove_checkpoint(directory)
-        _write(directory, snapshot)
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise CheckpointError(_not_written(run, step, error)) from error
+    return directory
+
+
+def write_snapshot(run: RunDirectory, snapshot: Snapshot, others: Others | None = None) -> Path:
+    """Commit a snapshot as a checkpoint; if that fails, nothing of it is left.
+
+    `others` waits for files that somebody else writes into its directory (see `make_room`).
+    """
+    directory = checkpoint_path(run, snapshot.step)
+    try:
+        if others is None:
+            make_room(run, snapshot.step)
+        _write(directory, snapshot, others)
         mark_latest(run, snapshot.step, snapshot.metrics)
     except OSError as error:
         remove_checkpoint(directory)
@@ -124,9 +142,12 @@ def newest_readable(run: RunDirectory, warn: Callable[[str], None]) -> TrainingS
     return None
 
 
-def _write(directory: Path, snapshot: Snapshot) -> None:
-    directory.mkdir(parents=True)
+def _write(directory: Path, snapshot: Snapshot, others: Others | None) -> None:
     files = {name: write_tensors(directory / name, t) for name, t in snapshot.tensors.items()}
+    tables: dict[str, TableEntry] = {}
+    if others is not None:
+        more, tables = others()
+        files |= more
     sync_directory(directory.parent)
     Manifest(
         step=snapshot.step,
@@ -136,6 +157,7 @@ def _write(directory: Path, snapshot: Snapshot) -> None:
         metrics=snapshot.metrics,
         state=snapshot.tree,
         files=files,
+        tables=tables,
     ).write(directory)
 
 

@@ -11,6 +11,7 @@ from flambeau.cli.evaluate import evaluate
 from flambeau.cli.failures import as_exit_codes
 from flambeau.cli.predict import predict
 from flambeau.cli.run import run
+from flambeau.cli.tables import tables
 from flambeau.cli.train import train
 from flambeau.version import __version__
 
@@ -55,5 +56,6 @@ app.command()(train)
 app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command()(evaluate)
 app.command()(predict)
+app.command()(tables)
 app.command()(doctor)
 app.command()(demo)

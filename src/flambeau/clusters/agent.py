@@ -10,6 +10,7 @@ from flambeau.clusters.running import OutputLines, RunningRole
 from flambeau.coordination.protocol import (
     CODEC,
     AgentJoined,
+    EndRole,
     EndRoles,
     Messages,
     RoleExited,
@@ -86,17 +87,22 @@ class Agent:
             for role in self._running:
                 if role.spec.generation == message.generation:
                     role.end(message.grace)
+        elif isinstance(message, EndRole):
+            for role in self._running:
+                if role.spec == message.spec:
+                    role.end(grace=0)
         elif isinstance(message, Shutdown):
             self._shutdown = True
             for role in self._running:
                 role.end(grace=0)
 
     def _start(self, roles: list[RoleSpec]) -> None:
-        workers = sum(spec.role.in_group for spec in roles)
-        plan = plan_cores(max(1, workers), self._launch.threads_per_worker)
         for spec in roles:
-            # A role without a rank fits in between: all cores, one thread.
-            cores, threads = plan[spec.local_rank] if spec.role.in_group else (usable_cores(), 1)
+            # What is not a worker fits in between: all cores, one thread.
+            cores, threads = usable_cores(), 1
+            if spec.role.in_group:
+                plan = plan_cores(spec.local_world, self._launch.threads_per_worker)
+                cores, threads = plan[spec.local_rank]
             self._running.append(RunningRole(self._launch, spec, cores, threads))
 
     def _forward(self, role: RunningRole, lines: OutputLines) -> None:

@@ -17,7 +17,8 @@ from flambeau.config.parts import (
 )
 from flambeau.config.schedule import Schedule
 from flambeau.config.settings import Settings
-from flambeau.config.strategies import AllReduce
+from flambeau.config.strategies import AllReduce, Hybrid, ParameterServer
+from flambeau.config.tables import TableSpec
 
 __all__ = [
     "AllReduce",
@@ -32,6 +33,7 @@ __all__ = [
     "EarlyStopping",
     "Evaluation",
     "FileData",
+    "Hybrid",
     "Images",
     "JobSettings",
     "LoaderData",
@@ -40,9 +42,11 @@ __all__ = [
     "Observe",
     "OptimizerSetting",
     "OptimizerSpec",
+    "ParameterServer",
     "Recovery",
     "Schedule",
     "Settings",
+    "TableSpec",
     "columns",
     "optim",
 ]

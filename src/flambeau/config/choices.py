@@ -6,7 +6,7 @@ from pydantic import model_validator
 
 from flambeau.config.clusters import Local
 from flambeau.config.settings import Settings
-from flambeau.config.strategies import AllReduce
+from flambeau.config.strategies import AllReduce, Hybrid, ParameterServer
 
 
 class Choice(Settings):
@@ -38,6 +38,8 @@ class StrategyChoice(Choice):
     """How replicas agree."""
 
     all_reduce: AllReduce = AllReduce()
+    parameter_server: ParameterServer = ParameterServer()
+    hybrid: Hybrid = Hybrid()
 
 
 class ClusterChoice(Choice):

@@ -60,6 +60,13 @@ def optimizer_form(value: Any) -> Any:
     return {**own, "args": {key: item for key, item in value.items() if key not in own}}
 
 
+def table_optimizer_form(value: Any) -> Any:
+    """A name, or `{name:, lr:, ...}`."""
+    if value is not None and not isinstance(value, str | dict):
+        raise ValueError("write a name, or {name: adagrad, lr: 0.05}")
+    return None if value is None else optimizer_form(value)
+
+
 def _is_several(value: dict[str, Any]) -> bool:
     submodules = "name" not in value and "args" not in value and set(value) - {"groups"}
     return bool(submodules) and all(isinstance(item, str | dict) for item in value.values())
@@ -97,6 +104,7 @@ Optimizer = Annotated[
     Discriminator(lambda value: _arm(value, "args", "OptimizerSpec", "Several", "name")),
     BeforeValidator(optimizer_form),
 ]
+TableOptimizer = Annotated[OptimizerSpec | None, BeforeValidator(table_optimizer_form)]
 LearningRate = Annotated[
     Annotated[Schedule, Tag("Schedule")] | Annotated[CodeRef, Tag("CodeRef")],
     Discriminator(lambda value: _arm(value, "path", "CodeRef", "Schedule")),

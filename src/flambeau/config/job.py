@@ -9,7 +9,7 @@ from flambeau.config.clusters import Local
 from flambeau.config.code import CodeRef
 from flambeau.config.data import DataRef
 from flambeau.config.known_names import LOSS_NAMES, METRIC_NAMES
-from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec
+from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec, for_tables
 from flambeau.config.parts import (
     Checkpoints,
     Compute,
@@ -22,7 +22,7 @@ from flambeau.config.parts import (
 )
 from flambeau.config.schedule import Schedule
 from flambeau.config.settings import Settings, nearest
-from flambeau.config.strategies import AllReduce
+from flambeau.config.strategies import AllReduce, Hybrid, ParameterServer, Strategy
 
 Columns = str | tuple[str, ...]
 
@@ -85,13 +85,14 @@ class JobSettings(Settings):
     loss: str | CodeRef | dict[str, str | CodeRef] | None = None
     step: CodeRef | None = None
     optimizer: OptimizerSetting = OptimizerSpec()
+    table_optimizer: OptimizerSpec | None = None
     schedule: Schedule | CodeRef = Schedule()
     metrics: tuple[str, ...] = ()
     batch_size: int = Field(default=128, ge=1)
     epochs: int = Field(default=1, ge=1)
     max_steps: int | None = Field(default=None, ge=1)
     seed: int = Field(default=0, ge=0)
-    strategy: AllReduce = AllReduce()
+    strategy: Strategy = AllReduce()
     cluster: Local = Local()
     compute: Compute = Compute()
     loading: Loading = Loading()
@@ -119,6 +120,28 @@ class JobSettings(Settings):
             if name not in METRIC_NAMES:
                 raise ValueError(f"unknown metric '{name}'; {nearest(name, METRIC_NAMES)}")
         return metrics
+
+    @field_validator("table_optimizer")
+    @classmethod
+    def _for_tables(cls, spec: OptimizerSpec | None) -> OptimizerSpec | None:
+        return for_tables(spec)
+
+    @model_validator(mode="after")
+    def _strategy_fits(self) -> "JobSettings":
+        strategy, workers = self.strategy, self.cluster.workers
+        if isinstance(strategy, ParameterServer) and strategy.backup_workers >= workers:
+            raise ValueError(
+                f"strategy.backup_workers={strategy.backup_workers} with {workers} worker(s): give "
+                f"0 to {workers - 1}, so that a step has at least one gradient"
+            )
+        if isinstance(strategy, ParameterServer | Hybrid) and isinstance(self.optimizer, dict):
+            raise ValueError("several optimizers need AllReduce: servers apply one update a step")
+        if isinstance(strategy, Hybrid) and self.compute.clip_norm is not None:
+            raise ValueError(
+                "compute.clip_norm needs the norm of all gradients, which nobody has with Hybrid: "
+                "use clip= of the table optimizer and clip_value, or another strategy"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fits(self) -> "JobSettings":

@@ -10,7 +10,15 @@ from pydantic import Field, field_validator
 from flambeau.config.choices import ClusterChoice, InitFrom, StrategyChoice
 from flambeau.config.clusters import Local
 from flambeau.config.code import CodeRef
-from flambeau.config.forms import Code, Data, LearningRate, Loss, Optimizer, is_code
+from flambeau.config.forms import (
+    Code,
+    Data,
+    LearningRate,
+    Loss,
+    Optimizer,
+    TableOptimizer,
+    is_code,
+)
 from flambeau.config.job import Binding, JobSettings
 from flambeau.config.model_names import MODEL_NAMES
 from flambeau.config.optimizer import OptimizerSpec
@@ -46,6 +54,7 @@ class JobFile(Binding):
     loss: Loss = None
     step: Code | None = None
     optimizer: Optimizer = OptimizerSpec()
+    table_optimizer: TableOptimizer = None
     schedule: LearningRate = Schedule()
     metrics: tuple[str, ...] = ()
     batch_size: int = Field(default=128, ge=1)

@@ -53,6 +53,16 @@ class OptimizerSpec(Settings):
         return name
 
 
+def for_tables(spec: OptimizerSpec | None) -> OptimizerSpec | None:
+    """The same one; `ValueError` if it is not for tables."""
+    if spec is not None and spec.name not in TABLE_OPTIMIZERS:
+        hint = nearest(spec.name, TABLE_OPTIMIZERS)
+        raise ValueError(f"'{spec.name}' is not an optimizer for tables; {hint}")
+    if spec is not None and spec.groups:
+        raise ValueError("groups are for parameters by name; give tables optimizers of their own")
+    return spec
+
+
 def optim(name: str | type, *, groups: dict[str, dict[str, Any]] | None = None, **args: Any) -> Any:
     """An optimizer for `fit`: `optim("adam", lr=1e-3)` or `optim(torch.optim.SGD, lr=0.1)`."""
     if isinstance(name, type):

@@ -77,6 +77,8 @@ class Checkpoints(Settings):
 
     One is written every `every_steps` steps and/or every `every_epochs` epochs, and at the end.
     The last `keep` stay, and the one that is best by `best` (a metric; by default the loss).
+    `incremental` saves only those rows of tables that changed since the last full checkpoint,
+    which every `full_every`-th is.
     """
 
     every_steps: int | None = Field(default=None, ge=1)
@@ -84,6 +86,8 @@ class Checkpoints(Settings):
     keep: int = Field(default=3, ge=1)
     best: str = "loss"
     mode: Literal["auto", "min", "max"] = "auto"
+    incremental: bool = False
+    full_every: int = Field(default=10, ge=1)
 
 
 class Evaluation(Settings):

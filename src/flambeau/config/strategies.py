@@ -1,8 +1,8 @@
 """How replicas agree: the settings of each strategy."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from flambeau.config.settings import Settings
 
@@ -14,6 +14,7 @@ class AllReduce(Settings):
     statistics over all workers. `find_unused` is for models that skip parameters in some steps.
     """
 
+    kind: Literal["all_reduce"] = "all_reduce"
     compression: Literal["none", "fp16", "bf16", "powersgd"] = "none"
     local_sgd: int | None = Field(default=None, ge=1)
     sync_batch_norm: bool = False
@@ -25,3 +26,96 @@ class AllReduce(Settings):
         if self.local_sgd is not None and self.compression != "none":
             raise ValueError("local_sgd exchanges weights, not gradients; leave compression out")
         return self
+
+
+class ParameterServer(Settings):
+    """Weights and tables live on `servers` processes, which apply the gradients.
+
+    `synchronous`: one update from all workers at each step, as all-reduce; with `backup_workers=b`
+    a step does not wait for the b slowest. `asynchronous`: each gradient is applied when it comes.
+    `bounded`: the same, but nobody runs more than `staleness` steps ahead of the slowest.
+
+    Gradients may travel in half precision (`compression`), everything encrypted (`encrypt`). A
+    gradient that is not finite ends the job, or is dropped and counted (`non_finite="skip"`). A
+    server that is silent for `timeout` seconds is an error.
+    """
+
+    kind: Literal["parameter_server"] = "parameter_server"
+    consistency: Literal["synchronous", "bounded", "asynchronous"] = "synchronous"
+    servers: int = Field(default=1, ge=1)
+    backup_workers: int = Field(default=0, ge=0)
+    staleness: int = Field(default=4, ge=0)
+    compression: Literal["none", "fp16", "bf16"] = "none"
+    encrypt: bool = False
+    non_finite: Literal["fail", "skip"] = "fail"
+    timeout: float = Field(default=60.0, gt=0)
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ParameterServer":
+        if self.backup_workers and self.consistency != "synchronous":
+            raise ValueError(
+                f"backup_workers is for synchronous training; {self.consistency} workers do not "
+                "wait for each other"
+            )
+        if "staleness" in self.model_fields_set and self.consistency != "bounded":
+            default = type(self).model_fields["staleness"].default
+            if self.staleness != default:
+                raise ValueError("staleness is for consistency='bounded'")
+        return self
+
+    @property
+    def lockstep(self) -> bool:
+        """Whether all workers make the same steps."""
+        return self.consistency == "synchronous"
+
+
+class Hybrid(Settings):
+    """Dense weights by all-reduce, tables on `servers` processes.
+
+    `asynchronous` servers apply the gradients of tables when they come; `synchronous` ones once
+    for all workers at each step. The other settings are those of the two strategies it is made of.
+    """
+
+    kind: Literal["hybrid"] = "hybrid"
+    consistency: Literal["synchronous", "asynchronous"] = "asynchronous"
+    servers: int = Field(default=1, ge=1)
+    compression: Literal["none", "fp16", "bf16"] = "none"
+    encrypt: bool = False
+    timeout: float = Field(default=60.0, gt=0)
+    sync_batch_norm: bool = False
+    bucket_mb: float = Field(default=25.0, gt=0)
+    find_unused: bool = False
+
+    @property
+    def lockstep(self) -> bool:
+        """All workers make the same steps, since dense gradients are averaged at each."""
+        return True
+
+    @property
+    def dense(self) -> AllReduce:
+        """The settings of its all-reduce half."""
+        return AllReduce(
+            compression=self.compression,
+            sync_batch_norm=self.sync_batch_norm,
+            bucket_mb=self.bucket_mb,
+            find_unused=self.find_unused,
+        )
+
+
+def _kind(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value.get("kind", "all_reduce")
+    return getattr(value, "kind", None)
+
+
+Strategy = Annotated[
+    Annotated[AllReduce, Tag("all_reduce")]
+    | Annotated[ParameterServer, Tag("parameter_server")]
+    | Annotated[Hybrid, Tag("hybrid")],
+    Discriminator(
+        _kind,
+        custom_error_type="strategy",
+        custom_error_message="give AllReduce(...), ParameterServer(...) or Hybrid(...)",
+    ),
+]
+Served = ParameterServer | Hybrid

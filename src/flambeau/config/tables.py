@@ -1,11 +1,11 @@
 """What an embedding table is: its shape, its first values, and which ids get and keep a row."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from flambeau.config.optimizer import TABLE_OPTIMIZERS, OptimizerSpec
-from flambeau.config.settings import Settings, nearest
+from flambeau.config.optimizer import OptimizerSpec, for_tables
+from flambeau.config.settings import Settings
 
 
 class Initializer(Settings):
@@ -16,10 +16,94 @@ class Initializer(Settings):
     value: float = 0.0
 
 
+class MinCount(Settings):
+    """An id gets a row when it is in its `count`-th batch; before, it reads as the default row.
+
+    Appearances are counted in a sketch of `cells` bytes per shard, so ids that are never admitted
+    cost nothing. It may count too many, never too few.
+    """
+
+    kind: Literal["min_count"] = "min_count"
+    count: int = Field(ge=1, le=255)
+    cells: int = Field(default=1 << 24, ge=1 << 10)
+
+    def __init__(self, count: int, **values: Any) -> None:
+        super().__init__(count=count, **values)
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+
+class Probability(Settings):
+    """Each batch with an id that has no row gives it one with probability `p`."""
+
+    kind: Literal["probability"] = "probability"
+    p: float = Field(gt=0.0, le=1.0)
+
+    def __init__(self, p: float, **values: Any) -> None:
+        super().__init__(p=p, **values)
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+
+class TimeToLive(Settings):
+    """A row leaves when it has not been trained for so many `steps`, `seconds` or `days`."""
+
+    kind: Literal["time_to_live"] = "time_to_live"
+    steps: int | None = Field(default=None, ge=1)
+    seconds: float | None = Field(default=None, gt=0)
+    days: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _just_one(self) -> "TimeToLive":
+        if sum(value is not None for value in (self.steps, self.seconds, self.days)) != 1:
+            raise ValueError("give one of steps, seconds and days")
+        return self
+
+
+class Capacity(Settings):
+    """At most `rows` rows in all shards together.
+
+    Beyond, those that were trained least recently (`lru`) or least often (`lfu`) leave.
+    """
+
+    kind: Literal["capacity"] = "capacity"
+    rows: int = Field(ge=1)
+    policy: Literal["lru", "lfu"] = "lru"
+
+    def __init__(self, rows: int, **values: Any) -> None:
+        super().__init__(rows=rows, **values)
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+
+def _kind(value: object) -> object:
+    return value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+
+
+Admission = Annotated[
+    Annotated[MinCount, Tag("min_count")] | Annotated[Probability, Tag("probability")],
+    Discriminator(
+        _kind,
+        custom_error_type="admission",
+        custom_error_message="give MinCount(...) or Probability(...)",
+    ),
+]
+Eviction = Annotated[
+    Annotated[TimeToLive, Tag("time_to_live")] | Annotated[Capacity, Tag("capacity")],
+    Discriminator(
+        _kind,
+        custom_error_type="eviction",
+        custom_error_message="give TimeToLive(...) or Capacity(...)",
+    ),
+]
+
+
 class TableSpec(Settings):
     """A table of `dim` numbers for any int64 id; no number of rows is given.
 
-    `storage="mmap"` keeps rows in memory-mapped files, for tables larger than memory.
+    `admission` says which ids get a row, `eviction` which rows leave. `init` is a Parquet file with
+    columns `id` and `vector` whose rows the table begins with. `storage="mmap"` keeps rows in
+    memory-mapped files, for tables larger than memory.
     """
 
     name: str = Field(pattern=r"^[\w.-]+$")
@@ -27,16 +111,21 @@ class TableSpec(Settings):
     optimizer: OptimizerSpec | None = None
     initializer: Initializer = Initializer()
     dtype: Literal["fp32", "fp64", "bf16", "fp16"] = "fp32"
+    admission: Admission | None = None
+    eviction: Eviction | None = None
     trainable: bool = True
+    init: str | None = None
     storage: Literal["memory", "mmap"] = "memory"
+
+    def __init__(self, name: str, dim: int, **values: Any) -> None:
+        super().__init__(name=name, dim=dim, **values)
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @field_validator("optimizer")
     @classmethod
     def _for_tables(cls, spec: OptimizerSpec | None) -> OptimizerSpec | None:
-        if spec is not None and spec.name not in TABLE_OPTIMIZERS:
-            hint = nearest(spec.name, TABLE_OPTIMIZERS)
-            raise ValueError(f"'{spec.name}' is not an optimizer for tables; {hint}")
-        return spec
+        return for_tables(spec)
 
     @model_validator(mode="after")
     def _frozen_needs_none(self) -> "TableSpec":

@@ -4,24 +4,30 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import zmq
 
 from flambeau.coordination.protocol import (
     CODEC,
+    MAX_FRAME_BYTES,
     Begin,
     Heartbeat,
     Messages,
     Report,
     RoleJoined,
     RoleSpec,
+    Servers,
     Stop,
 )
 from flambeau.errors import RequestTimeoutError
 from flambeau.messaging import Client
 
 HEARTBEAT_SECONDS = 1.0
+
+#: What a role does with a message and its buffers, in the link's thread: it must not take long.
+Handler = Callable[[Any, Sequence[Any]], None]
 
 
 @final
@@ -30,7 +36,11 @@ class Link:
 
     def __init__(self, address: str, secret: bytes, joined: RoleJoined) -> None:
         self._address, self._secret, self._joined = address, secret, joined
-        self._outbox: queue.SimpleQueue[Messages] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[tuple[Messages, Sequence[Any]]] = queue.SimpleQueue()
+        self._handlers: dict[type, Handler] = {}
+        self._unheard: list[tuple[Messages, Sequence[Any]]] = []
+        self._hearing = threading.Lock()
+        self.servers: list[str] = []
         self._wake_read, self._wake_write = os.pipe()
         self._begin: Begin | None = None
         self._begun = threading.Event()
@@ -63,9 +73,28 @@ class Link:
         assert self._begin is not None
         return self._begin
 
-    def send(self, message: Messages) -> None:
+    @property
+    def secret(self) -> bytes:
+        """What proves that one belongs to the job."""
+        return self._secret
+
+    @property
+    def coordinator(self) -> str:
+        """The coordinator's address."""
+        return self._address
+
+    def on(self, kind: type, handler: Handler) -> None:
+        """Have `handler` called with each message of a kind, also with those that came before."""
+        with self._hearing:
+            self._handlers[kind] = handler
+            waiting = [item for item in self._unheard if type(item[0]) is kind]
+            self._unheard = [item for item in self._unheard if type(item[0]) is not kind]
+            for message, buffers in waiting:
+                handler(message, buffers)
+
+    def send(self, message: Messages, buffers: Sequence[Any] = ()) -> None:
         """Queue a message to the coordinator."""
-        self._outbox.put(message)
+        self._outbox.put((message, buffers))
         os.write(self._wake_write, b"\0")
 
     def report(self, kind: str, **fields: Any) -> None:
@@ -79,7 +108,7 @@ class Link:
         self._thread.join(timeout=10)
 
     def _run(self) -> None:
-        client = Client(CODEC, self._secret, self._address)
+        client = Client(CODEC, self._secret, self._address, max_bytes=MAX_FRAME_BYTES)
         client.send(self._joined)
         poller = zmq.Poller()
         poller.register(client.socket, zmq.POLLIN)
@@ -93,7 +122,7 @@ class Link:
             if self._wake_read in ready:
                 os.read(self._wake_read, 4096)
             while not self._outbox.empty():
-                client.send(self._outbox.get())
+                client.send(*self._outbox.get())
             if client.socket in ready:
                 self._hear(client)
         client.close()
@@ -102,9 +131,22 @@ class Link:
         received = client.receive(0)
         if received is None:
             return
-        message, _ = received
+        message, buffers = received
         if isinstance(message, Begin):
             self._begin = message
+            self.servers = message.servers
             self._begun.set()
+        elif isinstance(message, Servers):
+            self.servers = message.servers
         elif isinstance(message, Stop):
             self._stop.set()
+        else:
+            self._pass_on(message, buffers)
+
+    def _pass_on(self, message: Messages, buffers: Sequence[Any]) -> None:
+        with self._hearing:
+            handler = self._handlers.get(type(message))
+            if handler is None:
+                self._unheard.append((message, buffers))
+            else:
+                handler(message, buffers)

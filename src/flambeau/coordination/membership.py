@@ -54,12 +54,17 @@ class Membership:
         """Whether every role with a rank has joined."""
         return all(member.joined for member in self.group())
 
-    def store(self) -> tuple[str, int]:
-        """Where rank 0 serves the rendezvous."""
+    def store(self) -> tuple[str, int] | None:
+        """Where rank 0 serves the rendezvous, if it is there."""
         first = next(member for member in self.group() if member.spec.rank == 0)
-        assert first.joined is not None
-        assert first.joined.store is not None
-        return first.joined.store
+        return first.joined.store if first.joined is not None else None
+
+    def replace(self, lost: RoleSpec, spec: RoleSpec, now: float) -> None:
+        """Another process takes the place of a lost one, in the same order."""
+        self._members = {
+            (spec if key == lost else key): (Member(spec, now, now) if key == lost else member)
+            for key, member in self._members.items()
+        }
 
     def silent(self, now: float, timeout: float) -> list[Member]:
         """Members that should be alive and have not been heard of for `timeout` seconds.

@@ -4,6 +4,7 @@ Both plans give every worker the same number of steps. A worker's rows of the la
 fewer, or none; its gradient then counts by its share of the rows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -47,8 +48,7 @@ class IndexedPlan:
     def indices(self, epoch: int, step: int, worker: int, start: int = 0) -> Rows:
         """The row numbers of `worker` at `step` of `epoch`."""
         first, last = self._bounds(step, worker, start)
-        positions = np.arange(first, last, dtype=np.int64)
-        return self._order(epoch)(positions) if self.shuffle else positions
+        return self.order(epoch)(np.arange(first, last, dtype=np.int64))
 
     def indices_of_steps(
         self, epoch: int, first: int, last: int, worker: int, start: int = 0
@@ -56,7 +56,7 @@ class IndexedPlan:
         """The row numbers of several steps at once: much cheaper than one by one."""
         bounds = [self._bounds(step, worker, start) for step in range(first, last)]
         positions = np.concatenate([np.arange(a, b, dtype=np.int64) for a, b in bounds])
-        rows = self._order(epoch)(positions) if self.shuffle else positions
+        rows = self.order(epoch)(positions)
         return np.split(rows, np.cumsum([b - a for a, b in bounds])[:-1])
 
     def _bounds(self, step: int, worker: int, start: int) -> tuple[int, int]:
@@ -64,7 +64,10 @@ class IndexedPlan:
         base = start + step * self._whole
         return base + rows * worker // self.workers, base + rows * (worker + 1) // self.workers
 
-    def _order(self, epoch: int) -> Permutation:
+    def order(self, epoch: int) -> Callable[[Rows], Rows]:
+        """The order of an epoch: the rows at given positions of it."""
+        if not self.shuffle:
+            return lambda positions: positions
         return Permutation(self.total, seed=self.seed, stream=epoch)
 
     @property

@@ -1,16 +1,28 @@
 """What agents, roles and the coordinator say to each other.
 
 agent -> coordinator     AgentJoined, RoleExited, RoleOutput
-coordinator -> agent     StartRoles, EndRoles, Shutdown
-role  -> coordinator     RoleJoined, Heartbeat, Report, RoleFailed, RoleDone
-coordinator -> role      Begin, Stop
+coordinator -> agent     StartRoles, EndRoles, EndRole, Shutdown
+role  -> coordinator     RoleJoined, ServerReady, Heartbeat, Report, RoleFailed, RoleDone
+coordinator -> role      Begin, Servers, Restore, Stop
+
+Rounds, with a synchronous parameter server:
+
+shard -> coordinator     ShardJoined, Staged, Summed
+coordinator -> shard     AskSum, Commit
+worker -> coordinator    WantStop
+
+Workers that run free (asynchronous, bounded staleness):
+
+worker -> coordinator    PlanData, WantTask, Trained, Contribution, MomentDone
+coordinator -> worker    Assigned, Floor, Moment, Gathered
 """
 
 import enum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from flambeau.coordination.tasks import Task
 from flambeau.messaging import Codec
 
 
@@ -18,14 +30,15 @@ class Role(enum.StrEnum):
     """What a child process of an agent does."""
 
     WORKER = "worker"
+    SERVER = "server"
     EVALUATOR = "evaluator"
     FUNCTION = "function"
     SCRIPT = "script"
 
     @property
     def in_group(self) -> bool:
-        """Whether it takes part in collective communication (has a rank among its like)."""
-        return self is not Role.EVALUATOR
+        """Whether it is one of the job's workers, which have ranks and may talk to each other."""
+        return self not in (Role.EVALUATOR, Role.SERVER)
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True):
@@ -33,7 +46,11 @@ class _Message(msgspec.Struct, frozen=True, tag=True):
 
 
 class RoleSpec(msgspec.Struct, frozen=True):
-    """One child process to start."""
+    """One child process to start.
+
+    A new `generation` starts all roles of a job again; `attempt` counts the processes that have had
+    this role in one generation.
+    """
 
     role: Role
     rank: int
@@ -42,11 +59,17 @@ class RoleSpec(msgspec.Struct, frozen=True):
     local_world: int
     node: int
     generation: int
+    attempt: int = 0
+
+    @property
+    def kind(self) -> str:
+        """`worker`, whatever it runs, `server` or `evaluator`."""
+        return "worker" if self.role.in_group else str(self.role)
 
     @property
     def name(self) -> str:
-        """What people call it: `worker 3`, `evaluator`."""
-        return f"worker {self.rank}" if self.role.in_group else str(self.role)
+        """What people call it: `worker 3`, `server 0`, `evaluator`."""
+        return self.kind if self.role is Role.EVALUATOR else f"{self.kind} {self.rank}"
 
 
 class AgentJoined(_Message, frozen=True):
@@ -63,6 +86,12 @@ class EndRoles(_Message, frozen=True):
 
     generation: int
     grace: float
+
+
+class EndRole(_Message, frozen=True):
+    """End one role at once; another process will take its place."""
+
+    spec: RoleSpec
 
 
 class Shutdown(_Message, frozen=True):
@@ -88,10 +117,34 @@ class RoleJoined(_Message, frozen=True):
     store: tuple[str, int] | None = None
 
 
-class Begin(_Message, frozen=True):
-    """Everybody is there: meet at `store`."""
+class ServerReady(_Message, frozen=True):
+    """A shard of the parameter server takes requests at `address`."""
 
-    store: tuple[str, int]
+    spec: RoleSpec
+    address: str
+
+
+class Restore(_Message, frozen=True):
+    """What a server is to go on from; None: from nothing."""
+
+    checkpoint: str | None
+
+
+class Begin(_Message, frozen=True):
+    """Everybody is there: meet at `store`; the parameter server's shards are at `servers`.
+
+    With servers, all go on from the same `checkpoint`, if there is one.
+    """
+
+    store: tuple[str, int] | None
+    servers: list[str] = []
+    checkpoint: str | None = None
+
+
+class Servers(_Message, frozen=True):
+    """A shard has moved: these are the addresses of all."""
+
+    servers: list[str]
 
 
 class Stop(_Message, frozen=True):
@@ -129,20 +182,185 @@ class RoleDone(_Message, frozen=True):
     summary: dict[str, Any]
 
 
+class ShardJoined(_Message, frozen=True):
+    """The connection of a shard on which rounds are decided."""
+
+    spec: RoleSpec
+    round: int
+
+
+class Staged(_Message, frozen=True):
+    """A shard holds a worker's gradient of a round, made of `rows` of the `planned` rows."""
+
+    shard: int
+    generation: int
+    round: int
+    worker: int
+    rows: int
+    planned: int
+    finite: bool
+
+
+class Summed(_Message, frozen=True):
+    """The squared norm of a shard's part of the members' gradient."""
+
+    shard: int
+    generation: int
+    round: int
+    squares: float
+
+
+class AskSum(_Message, frozen=True):
+    round: int
+    members: list[int]
+
+
+class Commit(_Message, frozen=True):
+    """Apply the members' gradients times `scale` (or drop them all), and begin the next round.
+
+    With `stop` it was the last one: the workers save and end. `dropped` counts the rows of this
+    generation whose gradients were not applied.
+    """
+
+    round: int
+    members: list[int]
+    scale: float
+    apply: bool
+    stop: bool
+    dropped: int
+
+
+class WantStop(_Message, frozen=True):
+    """A worker's callback asked for an end."""
+
+    spec: RoleSpec
+
+
+class PlanData(_Message, frozen=True):
+    """What there is to train on: rows by number, or the rows of each shard, or one share a worker.
+
+    `state` is where an earlier part of the run had come to.
+    """
+
+    spec: RoleSpec
+    kind: Literal["rows", "shards", "shares"]
+    sizes: list[int]
+    state: dict[str, Any] | None
+
+
+class WantTask(_Message, frozen=True):
+    spec: RoleSpec
+
+
+class Assigned(_Message, frozen=True):
+    """Train on this. `clock` is set when the worker had been idle: its clock from now on."""
+
+    task: Task
+    clock: int | None
+
+
+class Trained(_Message, frozen=True):
+    """Batches of a task that have been pushed: their rows, the sum of loss x rows, and seconds.
+
+    The gradients of `dropped` batches were not finite, and left out.
+    """
+
+    spec: RoleSpec
+    task: int
+    epoch: int
+    batches: list[tuple[int, int]]
+    loss: float
+    seconds: float
+    data_seconds: float
+    waiting_seconds: float
+    lr: float
+    complete: bool
+    dropped: list[int] = []
+
+
+class Floor(_Message, frozen=True):
+    """The clock of the slowest worker."""
+
+    clock: int
+
+
+class Moment(_Message, frozen=True):
+    """All workers meet between two batches, at `step` updates in all, to do what is asked.
+
+    `progress` is what the first worker knew after the moment before, for one that is new.
+    """
+
+    number: int
+    step: int
+    epoch: int
+    evaluate: bool
+    save: bool
+    last: bool
+    plan: dict[str, Any]
+    progress: dict[str, Any]
+
+
+class MomentDone(_Message, frozen=True):
+    spec: RoleSpec
+    number: int
+    stop: bool
+    progress: dict[str, Any]
+
+
+class Contribution(_Message, frozen=True):
+    """A worker's part of an exchange among all; the bytes are the message's buffer."""
+
+    spec: RoleSpec
+    key: str
+
+
+class Gathered(_Message, frozen=True):
+    """Everybody's parts of an exchange, by rank, as buffers."""
+
+    key: str
+
+
 Messages = (
     AgentJoined
     | StartRoles
     | EndRoles
+    | EndRole
     | Shutdown
     | RoleExited
     | RoleOutput
     | RoleJoined
+    | ServerReady
+    | Restore
     | Begin
+    | Servers
     | Stop
     | Heartbeat
     | Report
     | RoleFailed
     | RoleDone
+    | ShardJoined
+    | Staged
+    | Summed
+    | AskSum
+    | Commit
+    | WantStop
+    | PlanData
+    | WantTask
+    | Assigned
+    | Trained
+    | Floor
+    | Moment
+    | MomentDone
+    | Contribution
+    | Gathered
 )
 
+#: From a role itself, or from its agent about it.
+FromRole = RoleJoined | ServerReady | Heartbeat | Report | RoleFailed | RoleDone | RoleExited
+#: For whoever decides what workers do; shards have connections of their own for it.
+FromWorker = PlanData | WantTask | Trained | MomentDone | Contribution | WantStop
+FromShard = ShardJoined | Staged | Summed
+
 CODEC: Codec[Messages] = Codec(Messages)
+#: Free workers exchange scores and the buffers of their models through the coordinator.
+MAX_FRAME_BYTES = 256 << 20

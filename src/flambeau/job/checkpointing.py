@@ -12,10 +12,14 @@ from flambeau.checkpoint.saver import CheckpointSaver
 from flambeau.checkpoint.store import TrainingState, newest_readable, read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights, load_weights
 from flambeau.config import JobSettings
+from flambeau.embeddings.attach import has_tables
 from flambeau.errors import CheckpointError, ModelError
+from flambeau.job.table_saving import TableSaving
 from flambeau.strategies.group import Group
 from flambeau.training import randomness
-from flambeau.training.loop import Trainer, TrainingParts
+from flambeau.training.free_loop import FreeParts, MomentLike
+from flambeau.training.loop import TrainingParts
+from flambeau.training.milestones import Milestones
 from flambeau.training.position import Position
 
 
@@ -35,22 +39,52 @@ def find_checkpoint(
 class WorkerCheckpoints:
     """Collects the state of all workers at a moment; the first one writes it in the background."""
 
-    def __init__(self, run: RunDirectory, settings: JobSettings, parts_of: TrainingParts) -> None:
+    def __init__(
+        self,
+        run: RunDirectory,
+        settings: JobSettings,
+        parts_of: TrainingParts | FreeParts,
+        tables: TableSaving,
+    ) -> None:
         self._run, self._settings, self._parts = run, settings, parts_of
+        self._tables = tables
         self._saver = (
             CheckpointSaver(run, settings.checkpoints.keep, for_evaluator=settings.evaluator)
             if parts_of.group.first
             else None
         )
-        self.trainer: Trainer | None = None
+        self.milestones: Milestones | None = None
+        self._dropped_before = 0
+        self._plan: dict[str, Any] = {}
+
+    def follow(self, milestones: Milestones) -> None:
+        """Save what these have reached."""
+        self.milestones = milestones
+        self._dropped_before = milestones.position.dropped
+
+    def at(self, moment: MomentLike) -> None:
+        """What free workers have still to do, as of a moment that may be saved."""
+        self._plan = moment.plan
+
+    @property
+    def dropped(self) -> int:
+        """Rows of the whole run whose gradients were left out."""
+        return self._dropped_before + self._parts.strategy.dropped_rows
 
     def save(self, metrics: dict[str, float], *, best: bool) -> None:
-        """See `training.loop.Saving`."""
-        assert self.trainer is not None
-        generators = self._parts.group.gather(randomness.save())
-        if self._saver is None:
-            return
-        position = self.trainer.position
+        """See `training.milestones.Saving`."""
+        group = self._parts.group
+        generators = group.gather(randomness.save())
+        if self._saver is not None:
+            self._save(generators, metrics, best)
+        if self._tables.shared:
+            group.gather(b"")  # nobody goes on before the servers have fixed this moment
+
+    def _save(self, generators: list[bytes], metrics: dict[str, float], best: bool) -> None:
+        assert self.milestones is not None
+        assert self._saver is not None
+        position, tracked = self.milestones.position, self.milestones.best
+        position.dropped = self.dropped
         state = TrainingState(
             step=position.step,
             epoch=position.epoch,
@@ -59,37 +93,35 @@ class WorkerCheckpoints:
             extra=self._extra(generators),
             metrics=metrics,
         )
-        tracked = self.trainer.best
         value = tracked.value if tracked is not None else None
         mark = (tracked.metric, value) if best and tracked and value is not None else None
-        self._saver.save(state, mark)
+        self._saver.save(state, mark, None if self._tables.empty else self._tables.begin)
         path = checkpoint_path(self._run, position.step)
         self._parts.report("checkpoint", step=position.step, path=str(path))
         if mark is not None:
             self._parts.report("best", step=position.step, metric=mark[0], value=mark[1])
 
-    def close(self) -> None:
-        """Wait until everything is on disk."""
-        if self._saver is not None:
-            self._saver.close()
-
     def _extra(self, generators: list[bytes]) -> dict[str, Any]:
-        assert self.trainer is not None
-        parts, trainer = self._parts, self.trainer
+        assert self.milestones is not None
+        parts = self._parts
         return {
-            "position": trainer.position.dump(),
+            "position": self.milestones.position.dump(),
             "batch_size": self._settings.batch_size,
             "optimizers": {name: o.state_dict() for name, o in parts.optimizers.items()},
             "schedules": {name: s.state_dict() for name, s in parts.schedules.items()},
             "generators": [torch.frombuffer(bytearray(g), dtype=torch.uint8) for g in generators],
-            "best": trainer.best.dump() if trainer.best else None,
-            "patience": trainer.patience.dump() if trainer.patience else None,
-            "metrics": trainer.metrics,
-            "history": trainer.history,
+            "plan": self._plan,
+            **self.milestones.dump(),
         }
 
+    def close(self) -> None:
+        """Wait until everything is on disk."""
+        if self._saver is not None:
+            self._saver.close()
+        self._tables.close()
 
-def restore_model(parts: TrainingParts, state: TrainingState) -> None:
+
+def restore_model(parts: TrainingParts | FreeParts, state: TrainingState) -> None:
     """Weights, optimizers and schedules as they were."""
     load_all_weights(parts.model, state.model)
     for name, optimizer in parts.optimizers.items():
@@ -106,16 +138,19 @@ def restored_position(state: TrainingState, workers: int, *, by_row: bool) -> Po
     return position
 
 
-def restore_progress(trainer: Trainer, state: TrainingState, rank: int, workers: int) -> None:
+def restore_progress(milestones: Milestones, state: TrainingState, rank: int, workers: int) -> None:
     """Best values, patience and random generators as they were."""
-    extra = state.extra
-    trainer.metrics, trainer.history = extra["metrics"], extra["history"]
-    if trainer.best is not None and extra["best"] is not None:
-        trainer.best.load(extra["best"])
-    if trainer.patience is not None and extra["patience"] is not None:
-        trainer.patience.load(extra["patience"])
+    milestones.load(state.extra)
     if state.workers == workers:
-        randomness.restore(extra["generators"][rank].numpy().tobytes())
+        randomness.restore(state.extra["generators"][rank].numpy().tobytes())
+
+
+class NotYet:
+    """Stands in for saving until the parts that it needs exist."""
+
+    def save(self, metrics: dict[str, float], *, best: bool) -> None:
+        """Too early."""
+        raise AssertionError("saving before the worker was put together")
 
 
 def load_initial_weights(
@@ -127,7 +162,7 @@ def load_initial_weights(
     if not Path(path).is_dir():
         raise CheckpointError(f"init_from: there is no run {path}")
     report = load_weights(model, read_checkpoint(resolve(run, which)).model, patterns)
-    if not report.loaded:
+    if not report.loaded and not has_tables(model):
         raise ModelError(f"init_from={reference}: nothing in it fits the model:\n{report}")
     if not report.complete:
         warn(f"init_from={reference}: not everything fits:\n{report}")

@@ -17,6 +17,7 @@ from flambeau.errors import JobFailedError, UserError
 #: What each role runs: `module:function`, imported after the coordinator knows the role is alive.
 ROLES = {
     Role.WORKER: "flambeau.job.worker:work",
+    Role.SERVER: "flambeau.job.server:serve",
     Role.EVALUATOR: "flambeau.job.evaluator:follow_run",
     Role.FUNCTION: "flambeau.job.function:call",
     Role.SCRIPT: "flambeau.job.script:run_script",

@@ -1,29 +1,32 @@
 """Runs a job: starts roles through agents, watches them, and acts on what policies decide."""
 
-import itertools
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from types import FrameType
 from typing import Any, final
+
+import msgspec
 
 from flambeau.clusters.base import Cluster, Launch
 from flambeau.config import Recovery
 from flambeau.coordination import failures
 from flambeau.coordination.failures import Failure, Verdict
 from flambeau.coordination.membership import Membership
+from flambeau.coordination.placement import place_roles
 from flambeau.coordination.protocol import (
     CODEC,
+    MAX_FRAME_BYTES,
     AgentJoined,
     Begin,
+    EndRole,
     EndRoles,
-    Heartbeat,
+    FromRole,
+    FromShard,
+    FromWorker,
     Messages,
     Report,
+    Restore,
     Role,
     RoleDone,
     RoleExited,
@@ -31,20 +34,21 @@ from flambeau.coordination.protocol import (
     RoleJoined,
     RoleOutput,
     RoleSpec,
+    ServerReady,
+    Servers,
     Shutdown,
     StartRoles,
     Stop,
 )
+from flambeau.job.conducting import AmongThemselves, Conducting, Stage
+from flambeau.job.outcome import Outcome
+from flambeau.job.signals import Signals
 from flambeau.messaging import Envelope, Server, new_secret
 from flambeau.observe import Event, Observer
 
 #: After a first failure, how long to wait for others that may explain it better.
 SETTLE_SECONDS = 1.0
 TICK_SECONDS = 0.1
-
-
-#: Signs of life: from a role itself, or from its agent about it.
-FromRole = RoleJoined | Heartbeat | Report | RoleFailed | RoleDone | RoleExited
 
 
 class Phase(Enum):
@@ -57,28 +61,20 @@ class Phase(Enum):
     OVER = "no process is left"
 
 
-@dataclass
-class Outcome:
-    """How a job ended. `failure` and `interrupted` are both unset when it went well."""
-
-    summaries: dict[int, dict[str, Any]] = field(default_factory=dict)
-    status: str = "finished"
-    failure: Failure | None = None
-    interrupted: signal.Signals | None = None
-    restarts: int = 0
-
-
 @dataclass(frozen=True)
 class Team:
-    """Which roles a job has."""
+    """Which roles a job has, how they are conducted, and what a generation goes on from."""
 
     workers: int
     role: Role = Role.WORKER
     evaluator: bool = False
+    servers: int = 0
+    conducting: Conducting | None = None
+    checkpoint: Callable[[int], str | None] = lambda attempt: None
 
 
 @final
-class Controller:
+class Controller(Stage):
     """The coordinator's loop. Runs in the thread that calls `run`."""
 
     def __init__(
@@ -94,17 +90,22 @@ class Controller:
         self._team, self._cluster, self._observer = team, cluster, observer
         self._recovery, self._graceful = recovery, graceful
         self.secret = new_secret()
-        self._server: Server[Messages] = Server(CODEC, self.secret, host)
+        self._server: Server[Messages] = Server(CODEC, self.secret, host, max_bytes=MAX_FRAME_BYTES)
         self._agents: dict[int, bytes] = {}
         self._members = Membership([], 0.0)
         self._phase = Phase.GATHERING
         self._failures: list[Failure] = []
         self._settle_until = 0.0
-        self._signals = 0
+        self._last_words: dict[RoleSpec, float] = {}
+        self._signals = Signals()
         self._stop_deadline: float | None = None
         self._generation = 0
         self._outcome = Outcome()
-        self._evaluator_released = False
+        self._released = self._begun = False
+        self._checkpoint: str | None = None
+        self._addresses: dict[int, str] = {}
+        self._conducting = team.conducting or AmongThemselves(team.role)
+        self._conducting.attach(self)
 
     @property
     def address(self) -> str:
@@ -114,7 +115,7 @@ class Controller:
     def run(self, launch: Launch) -> Outcome:
         """Start the agents and run the job to its end. No process of it is left afterwards."""
         try:
-            with self._catching_signals():
+            with self._signals.caught():
                 self._cluster.start(launch)
                 while self._phase is not Phase.OVER:
                     envelope = self._server.receive(TICK_SECONDS)
@@ -123,6 +124,9 @@ class Controller:
                     self._tick()
         finally:
             self._shutdown()
+        self._outcome.interrupted = self._signals.last
+        self._outcome.conducted = self._conducting.summary()
+        self._outcome.rows = self._conducting.rows()
         return self._outcome
 
     # What arrives
@@ -135,19 +139,27 @@ class Controller:
                 self._start_generation()
         elif isinstance(message, RoleOutput):
             for line in message.lines:
-                self._emit("log", rank=message.spec.rank, stream=message.stream, text=line)
-        elif isinstance(message, FromRole) and message.spec in self._members:
+                self._tell_of(message.spec, "log", stream=message.stream, text=line)
+        elif isinstance(message, FromShard):
+            self._conducting.handle(envelope.peer, message, envelope.buffers)
+        elif isinstance(message, FromRole | FromWorker) and message.spec in self._members:
             # Words of an older generation come too late to matter.
             self._members.seen(message.spec, time.monotonic())
-            self._handle_role(envelope.peer, message)
+            if isinstance(message, FromWorker):
+                self._conducting.handle(envelope.peer, message, envelope.buffers)
+            else:
+                self._handle_role(envelope.peer, message)
 
     def _handle_role(self, peer: bytes, message: FromRole) -> None:
         if isinstance(message, RoleJoined):
             self._members.joined(peer, message, time.monotonic())
-            if message.spec.role.in_group and self._members.complete():
-                self._begin()
+            self._joined(message.spec)
+        elif isinstance(message, ServerReady):
+            self._server_ready(message)
+        elif isinstance(message, Report) and message.kind == "pulse":
+            self._conducting.handle(peer, message, ())
         elif isinstance(message, Report):
-            self._emit(message.kind, **message.fields)
+            self.emit(message.kind, **message.fields)
         elif isinstance(message, RoleFailed):
             self._failed(failures.of_exception(message))
         elif isinstance(message, RoleDone):
@@ -155,45 +167,101 @@ class Controller:
         elif isinstance(message, RoleExited):
             self._exited(message)
 
-    def _begin(self) -> None:
-        begin = Begin(self._members.store())
-        for member in self._members.group():
-            assert member.peer is not None
-            self._server.send(member.peer, begin)
+    def _joined(self, spec: RoleSpec) -> None:
+        if spec.role is Role.SERVER:
+            # One that takes a lost one's place returns to the newest there is.
+            newest = self._team.checkpoint(1) if spec.attempt else self._checkpoint
+            self.send(spec, Restore(newest))
+        elif spec.role.in_group:
+            self._begin_if_complete(spec)
+
+    def _server_ready(self, message: ServerReady) -> None:
+        self._addresses[message.spec.rank] = message.address
+        if self._begun:
+            for member in self._members.group():
+                self.send(member.spec, Servers(self._server_list()))
+        else:
+            self._begin_if_complete()
+
+    def _begin_if_complete(self, newcomer: RoleSpec | None = None) -> None:
+        """Let all workers begin when everybody is there; later, one that is new."""
+        ready = self._members.complete() and len(self._addresses) == self._team.servers
+        beginners = [newcomer] if self._begun and newcomer is not None else []
+        if not self._begun and ready:
+            self._begun = True
+            beginners = [member.spec for member in self._members.group()]
+        begin = Begin(self._members.store(), self._server_list(), self._checkpoint)
+        for spec in beginners:
+            self.send(spec, begin)
+            self._conducting.joined(spec)
+
+    def _server_list(self) -> list[str]:
+        return [self._addresses[shard] for shard in sorted(self._addresses)]
 
     def _done(self, message: RoleDone) -> None:
         self._members[message.spec].done = True
+        self._last_words.pop(message.spec, None)
         if message.spec.role.in_group:
             self._outcome.summaries[message.spec.rank] = message.summary
             self._outcome.status = message.status
-        if self._members.group_done() and not self._evaluator_released:
-            self._evaluator_released = True
+        elif message.spec.role is Role.SERVER:
+            self._outcome.servers[message.spec.rank] = message.summary
+        if self._members.group_done() and not self._released:
+            self._released = True
             self._ask_to_stop(Role.EVALUATOR)
+            self._ask_to_stop(Role.SERVER)
 
     def _exited(self, message: RoleExited) -> None:
         member = self._members[message.spec]
         member.exited = True
         reported = any(failure.spec == message.spec for failure in self._failures)
         expected = member.done or reported or self._phase is Phase.ENDING
-        if not expected and (message.code != 0 or self._team.role is not Role.SCRIPT):
+        if expected or (message.code == 0 and self._team.role is Role.SCRIPT):
+            return
+        if message.code == 0:
+            # Its agent's word can be heard before its own, which come another way.
+            self._last_words[message.spec] = time.monotonic() + SETTLE_SECONDS
+        else:
             self._failed(failures.of_exit(message.spec, message.code))
-        if self._members.all_exited() and self._phase is Phase.RUNNING:
-            self._phase = Phase.OVER
 
     def _failed(self, failure: Failure) -> None:
         if self._phase not in (Phase.RUNNING, Phase.SETTLING):
+            return
+        if self._can_replace(failure):
+            self._replace(failure)
             return
         self._failures.append(failure)
         if self._phase is Phase.RUNNING:
             self._phase = Phase.SETTLING
             self._settle_until = time.monotonic() + SETTLE_SECONDS
 
+    def _can_replace(self, failure: Failure) -> bool:
+        """Whether just this role is started again, while the others go on."""
+        verdict = failures.decide(failure, self._outcome.restarts, self._recovery.max_restarts)
+        running = self._begun and self._phase is Phase.RUNNING and not self._signals.count
+        return self._conducting.elastic and running and verdict is Verdict.RESTART
+
+    def _replace(self, failure: Failure) -> None:
+        lost = failure.spec
+        spec = msgspec.structs.replace(lost, attempt=lost.attempt + 1)
+        self._outcome.restarts += 1
+        self._tell_of(lost, "worker_lost", reason=failure.message)
+        # A lost server's address stays until there is a new one: lists of servers have no gaps.
+        self._members.replace(lost, spec, time.monotonic())
+        self._conducting.lost(lost)
+        agent = self._agents[lost.node]
+        self._server.send(agent, EndRole(lost))
+        self._server.send(agent, StartRoles([spec]))
+        self._tell_of(lost, "restart", generation=self._generation, reason=failure.message)
+
     # What time brings
 
     def _tick(self) -> None:
         now = time.monotonic()
+        self._conducting.tick(now)
         self._notice_signals(now)
         self._notice_silence(now)
+        self._notice_ends(now)
         reason = self._cluster.failed()
         if reason is not None:
             raise RuntimeError(f"an agent ended before its time: {reason}")
@@ -209,8 +277,15 @@ class Controller:
             for member in self._members.silent(now, timeout):
                 self._failed(failures.of_silence(member.spec, timeout))
 
+    def _notice_ends(self, now: float) -> None:
+        for spec in [spec for spec, until in self._last_words.items() if now >= until]:
+            del self._last_words[spec]
+            self._failed(failures.of_exit(spec, 0))
+        if self._phase is Phase.RUNNING and self._members.all_exited() and not self._last_words:
+            self._phase = Phase.OVER
+
     def _notice_signals(self, now: float) -> None:
-        if not self._signals or self._phase in (Phase.ENDING, Phase.OVER):
+        if not self._signals.count or self._phase in (Phase.ENDING, Phase.OVER):
             return
         if self._stop_deadline is None:
             self._stop_deadline = now + self._recovery.grace_seconds
@@ -218,11 +293,11 @@ class Controller:
                 self._phase = Phase.OVER
                 return
             if self._graceful:
-                self._emit("warning", text="stopping after this step; once more to end at once")
-                self._ask_to_stop(self._team.role)
+                self.emit("warning", text="stopping after this step; once more to end at once")
+                self._conducting.stop()
             else:
                 self._end_generation(grace=5.0)
-        elif self._signals > 1 or now > self._stop_deadline:
+        elif self._signals.count > 1 or now > self._stop_deadline:
             self._end_generation(grace=0.0)
 
     def _ask_to_stop(self, role: Role) -> None:
@@ -234,37 +309,25 @@ class Controller:
 
     def _start_generation(self) -> None:
         self._failures.clear()
-        specs = self._specs()
+        self._last_words.clear()
+        self._checkpoint = self._team.checkpoint(self._generation)
+        self._addresses.clear()
+        self._conducting.begin(self._generation)
+        specs = place_roles(
+            len(self._agents),
+            self._team.workers,
+            self._generation,
+            role=self._team.role,
+            servers=self._team.servers,
+            evaluator=self._team.evaluator,
+        )
         everybody = [spec for roles in specs.values() for spec in roles]
         self._members = Membership(everybody, time.monotonic())
         self._phase = Phase.RUNNING
-        self._evaluator_released = False
-        self._emit("generation", number=self._generation)
+        self._released = self._begun = False
+        self.emit("generation", number=self._generation)
         for agent, roles in specs.items():
             self._server.send(self._agents[agent], StartRoles(roles))
-
-    def _specs(self) -> dict[int, list[RoleSpec]]:
-        """The roles of this generation by agent: workers spread evenly, the rest on the first."""
-        agents, workers = len(self._agents), self._team.workers
-        bounds = [round(index * workers / agents) for index in range(agents + 1)]
-        specs: dict[int, list[RoleSpec]] = {}
-        for agent, (first, last) in enumerate(itertools.pairwise(bounds)):
-            specs[agent] = [
-                RoleSpec(
-                    role=self._team.role,
-                    rank=rank,
-                    world=workers,
-                    local_rank=rank - first,
-                    local_world=last - first,
-                    node=agent,
-                    generation=self._generation,
-                )
-                for rank in range(first, last)
-            ]
-        if self._team.evaluator:
-            evaluator = RoleSpec(Role.EVALUATOR, 0, 1, 0, 1, 0, self._generation)
-            specs[0].append(evaluator)
-        return specs
 
     def _end_generation(self, grace: float) -> None:
         self._phase = Phase.ENDING
@@ -272,12 +335,12 @@ class Controller:
             self._server.send(peer, EndRoles(self._generation, grace))
 
     def _act_on_failure(self) -> None:
-        if not self._failures or self._signals:
+        if not self._failures or self._signals.count:
             self._phase = Phase.OVER
             return
         cause = failures.root_cause(self._failures)
         if cause.cause is not failures.Cause.USER_ERROR:
-            self._emit("worker_lost", rank=cause.spec.rank, reason=cause.message)
+            self._tell_of(cause.spec, "worker_lost", reason=cause.message)
         verdict = failures.decide(cause, self._outcome.restarts, self._recovery.max_restarts)
         if verdict is Verdict.FAIL:
             self._outcome.failure = cause
@@ -285,7 +348,7 @@ class Controller:
             return
         self._generation += 1
         self._outcome.restarts += 1
-        self._emit("restart", generation=self._generation, reason=cause.message)
+        self.emit("restart", generation=self._generation, reason=cause.message)
         self._start_generation()
 
     def _shutdown(self) -> None:
@@ -306,26 +369,32 @@ class Controller:
             if envelope is not None and isinstance(envelope.message, AgentJoined):
                 self._agents[envelope.message.agent] = envelope.peer
 
-    def _emit(self, kind: str, **fields: Any) -> None:
+    # What is offered to whoever conducts
+
+    def send(self, spec: RoleSpec, message: Messages, buffers: Sequence[Any] = ()) -> None:
+        """See `Stage`; to a role that is not there (yet or any more), nothing is sent."""
+        peer = self._members[spec].peer if spec in self._members else None
+        if peer is not None:
+            self._server.send(peer, message, buffers)
+
+    def send_peer(self, peer: bytes, message: Messages) -> None:
+        """See `Stage`."""
+        self._server.send(peer, message)
+
+    def roles(self, role: Role) -> list[RoleSpec]:
+        """See `Stage`."""
+        members = self._members.all()
+        return [m.spec for m in members if m.spec.role is role and m.peer is not None]
+
+    def emit(self, kind: str, **fields: Any) -> None:
+        """See `Stage`."""
         self._observer.observe(Event(kind, time.time(), fields))
 
-    # Ctrl-C and SIGTERM
+    def _tell_of(self, spec: RoleSpec, kind: str, **fields: Any) -> None:
+        self.emit(kind, rank=spec.rank, role=spec.kind, **fields)
 
-    @contextmanager
-    def _catching_signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield  # only the main thread may; its owner will end us
-            return
-        caught = (signal.SIGINT, signal.SIGTERM)
-        before: dict[signal.Signals, Any] = {
-            number: signal.signal(number, self._on_signal) for number in caught
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._signals += 1
-        self._outcome.interrupted = signal.Signals(number)
+    def fail(self, text: str) -> None:
+        """See `Stage`."""
+        spec = self._members.group()[0].spec
+        failure = Failure(spec, failures.Cause.USER_ERROR, text, error="JobFailedError")
+        self._failed(failure)

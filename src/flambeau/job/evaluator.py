@@ -15,6 +15,7 @@ from flambeau.checkpoint.weights import load_all_weights
 from flambeau.clusters.child import ChildSpec
 from flambeau.config import JobSettings
 from flambeau.coordination.link import Link
+from flambeau.embeddings.saved import attach_saved_tables
 from flambeau.errors import CheckpointError
 from flambeau.job import opening
 from flambeau.job.using import evaluate_model
@@ -89,9 +90,10 @@ class Follower:
         started = time.perf_counter()
         with self._held.pop(path):
             state = read_checkpoint(path)
+            load_all_weights(self._model, state.model)
+            attach_saved_tables(self._model, path)
             release(path)
         self._done.add(path.name)
-        load_all_weights(self._model, state.model)
         names = self._settings.metrics
         scores = evaluate_model(self._run, self._settings, self._model, self._source, names)
         self.metrics = scores.metrics

@@ -18,21 +18,24 @@ from flambeau.config import (
     Compute,
     EarlyStopping,
     Evaluation,
+    Hybrid,
     Images,
     JobSettings,
     Loading,
     Local,
     Observe,
+    ParameterServer,
     Recovery,
 )
 from flambeau.coordination.failures import Cause, Failure
 from flambeau.errors import CheckpointError, WorkerFailedError, WorkerLostError
 from flambeau.job import import_folders
-from flambeau.job.controller import Outcome, Team
 from flambeau.job.describe import Description
 from flambeau.job.launching import run_team
 from flambeau.job.observers import Memory, make_observers
+from flambeau.job.outcome import Outcome
 from flambeau.job.result import Result, report_json
+from flambeau.job.team import make_team, require_room
 from flambeau.observe import Event, Observer
 
 Resume = Literal["auto", "always", "never"] | bool
@@ -51,12 +54,13 @@ def fit(
     loss: Any = None,
     step: Any = None,
     optimizer: Any = "adam",
+    table_optimizer: Any = None,
     schedule: Any = None,
     metrics: Sequence[str] = (),
     batch_size: int = 128,
     epochs: int = 1,
     max_steps: int | None = None,
-    strategy: AllReduce | None = None,
+    strategy: AllReduce | ParameterServer | Hybrid | None = None,
     cluster: Local | None = None,
     compute: Compute | Mapping[str, Any] | None = None,
     loading: Loading | Mapping[str, Any] | None = None,
@@ -113,6 +117,7 @@ def _settings(description: Description, given: dict[str, Any]) -> JobSettings:
         "loss": description.code(given["loss"], "loss"),
         "step": description.code(given["step"], "step"),
         "optimizer": description.optimizer(given["optimizer"]),
+        "table_optimizer": description.optimizer(given["table_optimizer"]),
         "schedule": description.schedule(given["schedule"]),
         "metrics": tuple(given["metrics"]),
         "callbacks": description.callbacks(given["callbacks"]),
@@ -140,6 +145,7 @@ def _run_job(
     resume: Resume,
     init_from: str | Mapping[str, Any] | None,
 ) -> Result:
+    require_room(settings)
     initial = {"run": init_from} if isinstance(init_from, str) else dict(init_from or {})
     goes_on = run.prepare(settings.model_dump(mode="json"), resume)
     description.packer.write(run.code)
@@ -159,7 +165,7 @@ def _run_job(
     started = time.time()
     try:
         outcome = run_team(
-            Team(settings.cluster.workers, evaluator=settings.evaluator),
+            make_team(run, settings, resumes=goes_on),
             settings.cluster,
             observer,
             settings.recovery,

@@ -18,7 +18,7 @@ TIMEOUT = timedelta(minutes=30)
 
 def open_store(link: Link, listener: socket.socket | None) -> TCPStore:
     """The store where all workers meet; rank 0 serves it on its listener."""
-    host, port = link.wait_until_all_joined().store
+    host, port = _meeting_point(link)
     serving = link.spec.rank == 0
     if serving:
         assert listener is not None
@@ -39,7 +39,7 @@ def open_store(link: Link, listener: socket.socket | None) -> TCPStore:
 def set_rank_variables(link: Link) -> None:
     """The environment that torch scripts expect of a launcher."""
     spec = link.spec
-    host, port = link.wait_until_all_joined().store
+    host, port = _meeting_point(link)
     os.environ.update(
         RANK=str(spec.rank),
         WORLD_SIZE=str(spec.world),
@@ -82,3 +82,9 @@ def pick_device(setting: str, local_rank: int) -> torch.device:
 def backend_of(device: torch.device) -> str:
     """nccl for GPUs, gloo for the rest."""
     return "nccl" if device.type == "cuda" else "gloo"
+
+
+def _meeting_point(link: Link) -> tuple[str, int]:
+    store = link.wait_until_all_joined().store
+    assert store is not None, "rank 0 is there before anybody begins"
+    return store

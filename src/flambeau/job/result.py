@@ -8,33 +8,52 @@ from typing import Any, final
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import JobSettings
-from flambeau.job.controller import Outcome
 from flambeau.job.observers import Memory
+from flambeau.job.outcome import Outcome
 
 
 def report_json(outcome: Outcome, memory: Memory, settings: JobSettings, started: float) -> bytes:
     """The run's `report.json`."""
     summary = dict(outcome.summaries.get(0, {}))
     failed, stopped = outcome.failure is not None, outcome.interrupted is not None
-    applied = int(summary.pop("rows", 0))
-    repeated = int(summary.pop("rows_repeated", 0)) + memory.rows_lost
-    summary.pop("history", None)
+    rows = outcome.rows or _rows(summary, memory)
+    for name in ("rows", "rows_repeated", "rows_dropped", "history", "own_rows", "client"):
+        summary.pop(name, None)
     report = {
         "status": "failed" if failed else "stopped" if stopped else outcome.status,
         "error": outcome.failure.message if outcome.failure else None,
         "workers": settings.cluster.workers,
         "restarts": outcome.restarts,
         "wall_seconds": round(time.time() - started, 3),
-        "rows": {
-            "read": applied + repeated,
-            "applied": applied,
-            "dropped": 0,
-            "repeated": repeated,
-        },
+        "rows": rows,
         **summary,
+        **outcome.conducted,
         "metrics": _metrics(outcome, memory),
+        **_served(outcome),
     }
     return json.dumps(report, indent=1).encode()
+
+
+def _rows(summary: dict[str, Any], memory: Memory) -> dict[str, int]:
+    """What became of rows, as the first worker and the observers know it."""
+    passed, dropped = int(summary.get("rows", 0)), int(summary.get("rows_dropped", 0))
+    repeated = int(summary.get("rows_repeated", 0)) + memory.rows_lost
+    return {
+        "read": passed + repeated,
+        "applied": passed - dropped,
+        "dropped": dropped,
+        "repeated": repeated,
+    }
+
+
+def _served(outcome: Outcome) -> dict[str, Any]:
+    """What servers and their clients counted, if there were any."""
+    if not outcome.servers:
+        return {}
+    clients = {str(rank): s["client"] for rank, s in sorted(outcome.summaries.items())}
+    servers = {str(shard): summary for shard, summary in sorted(outcome.servers.items())}
+    lost = max((client.get("updates_lost", 0) for client in clients.values()), default=0)
+    return {"updates_lost": lost, "servers": servers, "clients": clients}
 
 
 def _metrics(outcome: Outcome, memory: Memory) -> dict[str, float]:

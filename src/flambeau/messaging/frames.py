@@ -9,7 +9,8 @@ from flambeau.errors import ProtocolError
 
 PROTOCOL_VERSION = 1
 MAX_HEADER_BYTES = 8 * 2**20
-MAX_BUFFERS = 64
+MAX_BUFFERS = 4096
+MAX_FRAMES = 1 + MAX_BUFFERS
 
 _PREFIX = b"FLB" + bytes([PROTOCOL_VERSION])
 
@@ -23,23 +24,39 @@ class Codec(Generic[Message]):
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(messages)
 
-    def encode(self, message: Message, buffers: Sequence[Any] = ()) -> list[Any]:
-        """The frames of a message; `buffers` are sent as they are, without a copy."""
-        return [_PREFIX + self._encoder.encode(message), *buffers]
+    def encode(self, message: Message, buffers: Sequence[Any] = ()) -> list[memoryview]:
+        """The frames of a message: its header, and views of `buffers` (C-contiguous, no copy)."""
+        header = _PREFIX + self._encoder.encode(message)
+        _check_header(len(header))
+        if len(buffers) > MAX_BUFFERS:
+            raise ProtocolError(f"{len(buffers)} buffers; send at most {MAX_BUFFERS} in a message")
+        return [memoryview(header), *map(_view, buffers)]
 
-    def decode(self, frames: Sequence[bytes]) -> tuple[Message, Sequence[bytes]]:
+    def decode(self, frames: Sequence[memoryview]) -> tuple[Message, Sequence[memoryview]]:
         """The message and its buffers. Raises `ProtocolError` for anything that is not ours."""
-        if not 1 <= len(frames) <= 1 + MAX_BUFFERS:
-            raise ProtocolError(f"a message of {len(frames)} frames")
+        if not 1 <= len(frames) <= MAX_FRAMES:
+            raise ProtocolError("a message without frames" if not frames else "too many frames")
         header = frames[0]
-        if len(header) > MAX_HEADER_BYTES:
-            raise ProtocolError(f"a header of {len(header)} bytes")
+        _check_header(len(header))
         if header[:3] != _PREFIX[:3]:
             raise ProtocolError("not a Flambeau message")
         if header[:4] != _PREFIX:
             theirs = header[3] if len(header) > 3 else "none"
             raise ProtocolError(f"protocol version {theirs}, ours is {PROTOCOL_VERSION}")
         try:
-            return self._decoder.decode(memoryview(header)[4:]), frames[1:]
-        except (msgspec.DecodeError, RecursionError) as error:
+            return self._decoder.decode(header[4:]), frames[1:]
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise ProtocolError(f"malformed header: {error}") from None
+
+
+def _check_header(length: int) -> None:
+    if length > MAX_HEADER_BYTES:
+        raise ProtocolError(f"a header of {length} bytes; the limit is {MAX_HEADER_BYTES}")
+
+
+def _view(buffer: Any) -> memoryview:
+    view = memoryview(buffer)
+    if not view.c_contiguous:
+        # Other layouts would arrive in an order that the receiver cannot know.
+        raise ProtocolError("a buffer that is not C-contiguous; send numpy.ascontiguousarray of it")
+    return view

@@ -1,7 +1,8 @@
 """The side that binds: messages from many peers, in order of arrival."""
 
+import errno
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -9,63 +10,127 @@ import zmq
 
 from flambeau.errors import MessagingError, ProtocolError
 from flambeau.messaging.authenticator import Authenticator
+from flambeau.messaging.credentials import credentials
 from flambeau.messaging.frames import MAX_HEADER_BYTES, Codec, Message
+from flambeau.messaging.refusals import Refusals
+from flambeau.messaging.transport import Socket, check_sizes, receive_frames, set_limits
 
 HIGH_WATER = 10_000
+BACKLOG = 1024
 
 
 @dataclass(frozen=True)
 class Envelope(Generic[Message]):
-    """A message, its buffers, and whom to answer."""
+    """A message, its buffers, and whom to answer.
+
+    The buffers are the receiver's own: writable, shared with nothing, alive while a view is.
+    """
 
     peer: bytes
     message: Message
-    buffers: Sequence[bytes]
+    buffers: Sequence[memoryview]
 
 
 class Server(Generic[Message]):
-    """A bound, authenticated socket. Used by one thread."""
+    """A bound, authenticated socket. Used by one thread.
 
-    def __init__(self, codec: Codec[Message], secret: bytes, host: str, port: int = 0) -> None:
-        self._codec = codec
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._authenticator = Authenticator(self._context, secret)
-        self._socket = self._context.socket(zmq.ROUTER)
-        self._socket.plain_server = True
-        self._socket.zap_domain = b"flambeau"
-        self._socket.linger = 1000
-        self._socket.rcvhwm = self._socket.sndhwm = HIGH_WATER
-        self._socket.maxmsgsize = MAX_HEADER_BYTES
-        self.refused: Counter[str] = Counter()
+    No frame may be longer than `max_bytes`. At most `high_water` messages wait for each peer.
+    `on_refusal` gets a sentence for each peer that is refused, in the thread that calls `receive`.
+    A peer with the job's secret is trusted with memory: a message that it begins and never ends
+    is kept until it leaves.
+    """
+
+    def __init__(
+        self,
+        codec: Codec[Message],
+        secret: bytes,
+        host: str,
+        port: int = 0,
+        *,
+        max_bytes: int = MAX_HEADER_BYTES,
+        encrypt: bool = False,
+        high_water: int = HIGH_WATER,
+        on_refusal: Callable[[str], None] | None = None,
+    ) -> None:
+        self._codec, self._max_bytes = codec, max_bytes
+        self._refusals = Refusals(on_refusal)
+        self._context: zmq.Context[Socket] = zmq.Context()
+        #: To wait for messages together with other sockets; only `receive` may read from it.
+        self.socket = self._context.socket(zmq.ROUTER)
+        self._authenticator = self._guard(secret, encrypt)
+        self._set_queues(high_water)
+        set_limits(self.socket, max_bytes)
+        self.address = self._bind(host, port)
+
+    def _guard(self, secret: bytes, encrypt: bool) -> Authenticator:
+        ours = credentials(secret, encrypt=encrypt)
+        ours.guard(self.socket)
+        self.socket.zap_domain = b"flambeau"
+        # Without an answer to "may this peer come in?", none does.
+        self.socket.zap_enforce_domain = True
+        return Authenticator(self.socket, ours, self._refusals)
+
+    def _set_queues(self, high_water: int) -> None:
+        self.socket.linger = 1000
+        self.socket.backlog = BACKLOG
+        self.socket.rcvhwm = self.socket.sndhwm = high_water
+        # Makes sending to a peer that is gone or full fail, where it would drop unseen.
+        self.socket.router_mandatory = True
+
+    def _bind(self, host: str, port: int) -> str:
         try:
-            self._socket.bind(f"tcp://{host}:{port or '*'}")
+            self.socket.bind(f"tcp://{host}:{port or '*'}")
         except zmq.ZMQError as error:
             self.close()
             raise MessagingError(
                 f"cannot listen on {host}:{port or 'any port'}: {error}; choose another port"
             ) from None
-        endpoint = self._socket.getsockopt(zmq.LAST_ENDPOINT)
+        endpoint = self.socket.getsockopt(zmq.LAST_ENDPOINT)
         assert isinstance(endpoint, bytes)
-        self.address = endpoint.decode().rstrip("\0")
+        return endpoint.decode().rstrip("\0")
+
+    @property
+    def refused(self) -> Counter[str]:
+        """How often something was refused, by reason."""
+        return self._refusals.counts
 
     def receive(self, timeout: float) -> Envelope[Message] | None:
-        """The next message, or None after `timeout` seconds. Malformed ones are only counted."""
-        if not self._socket.poll(int(timeout * 1000)):
-            return None
-        peer, *frames = self._socket.recv_multipart()
-        try:
-            message, buffers = self._codec.decode(frames)
-        except ProtocolError as error:
-            self.refused[str(error)] += 1
-            return None
-        return Envelope(peer, message, buffers)
+        """The next message, or None: after `timeout` seconds, or for one that is malformed."""
+        frames = receive_frames(self.socket, timeout)
+        envelope = None if frames is None else self._open(frames)
+        self._refusals.tell()
+        return envelope
 
-    def send(self, peer: bytes, message: Message, buffers: Sequence[Any] = ()) -> None:
-        """Queue a message for a peer; if it is gone, the message is too."""
-        self._socket.send_multipart([peer, *self._codec.encode(message, buffers)])
+    def _open(self, frames: list[memoryview]) -> Envelope[Message] | None:
+        peer = frames[0].tobytes()
+        try:
+            return Envelope(peer, *self._codec.decode(frames[1:]))
+        except ProtocolError as error:
+            self._refusals.add(f"peer {peer.hex()}", str(error))
+            return None
+
+    def send(self, peer: bytes, message: Message, buffers: Sequence[Any] = ()) -> bool:
+        """Queue a message for a peer, at once; False if the peer is gone or takes no more.
+
+        Large buffers are not copied: their memory is lent to the transport for good. Do not write
+        to it again; send arrays that were made for this message, and forget them.
+        """
+        frames = self._codec.encode(message, buffers)
+        check_sizes(frames, self._max_bytes)
+        try:
+            self.socket.send_multipart([peer, *frames], zmq.DONTWAIT, copy=False)
+        except zmq.ZMQError as error:
+            if error.errno in (errno.EAGAIN, errno.EHOSTUNREACH):
+                return False
+            raise
+        return True
 
     def close(self) -> None:
         """Send what is queued (for at most a second) and free the port."""
-        self._socket.close()
+        if self.socket.closed:
+            return
+        self.socket.disable_monitor()
+        self.socket.close()
         self._context.term()
         self._authenticator.join()
+        self._refusals.tell()

@@ -14,9 +14,18 @@ The kinds of events and their fields:
     scalars      step, values {tag: value}: the user's own
     checkpoint   step, path
     best         step, metric, value
-    worker_lost  rank, reason
-    restart      generation, reason
-    log          rank, stream ("stdout" or "stderr"), text
+    server       every 2 seconds from each shard of the parameter server, counted since its start:
+                 shard, shards (how many there are), version (updates it has made), pulls, pushes,
+                 rows_pulled, rows_pushed, rounds (each left out as long as it is 0), busy_seconds,
+                 staleness {updates made since a gradient's values were read: gradients}, tables
+                 {name: {rows, bytes, admitted, rejected, evicted}}
+    client       every 2 seconds from each worker that uses servers, counted since its start: rank,
+                 pulls, pushes, rows_pulled, rows_pushed (each left out as long as it is 0),
+                 outcome_<what became of gradients>, ids_seen, ids_distinct, prefetch_hits,
+                 prefetch_misses, pull_seconds_p50, pull_seconds_p99, requests_resent
+    worker_lost  rank, role ("worker", "server" or "evaluator"), reason
+    restart      generation, reason; with rank and role, of this process alone
+    log          rank, role, stream ("stdout" or "stderr"), text
     warning      text
     job_end      status ("finished", "stopped" or "failed"), step, error (or None), metrics
 """

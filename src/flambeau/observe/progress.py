@@ -13,6 +13,7 @@ from rich.table import Column
 from rich.text import Text
 
 from flambeau.observe.event import Event, Observer
+from flambeau.observe.served import Shards
 
 
 def display(
@@ -55,15 +56,19 @@ class _Lines(Observer):
         self._every_seconds = every_seconds
         self._last_shown = float("-inf")
         self._unshown: Event | None = None
+        self._shards = Shards()
 
     def observe(self, event: Event) -> None:
-        if event.kind == "progress":
-            self._unshown = event
-            if event.time - self._last_shown >= self._every_seconds:
+        match event.kind:
+            case "progress":
+                self._unshown = event
+                if event.time - self._last_shown >= self._every_seconds:
+                    self._show_progress()
+                return
+            case "server":
+                self._shards.add(event)
+            case "job_end":
                 self._show_progress()
-            return
-        if event.kind == "job_end":
-            self._show_progress()
         _print_message(self._console, event)
 
     def close(self) -> None:
@@ -71,7 +76,8 @@ class _Lines(Observer):
 
     def _show_progress(self) -> None:
         if self._unshown is not None:
-            _print(self._console, Text(_progress(self._unshown.fields, "loss", "lr")))
+            line = _progress(self._unshown.fields, "loss", "lr") + _servers(self._shards)
+            _print(self._console, Text(line))
             self._last_shown = self._unshown.time
             self._unshown = None
 
@@ -83,6 +89,7 @@ class _Bar(Observer):
         self._now = 0.0
         self._status = ""
         self._metrics = ""
+        self._shards = Shards()
         self._progress = Progress(
             BarColumn(bar_width=16),
             TextColumn("{task.fields[status]}", markup=False, table_column=Column(ratio=1)),
@@ -104,6 +111,8 @@ class _Bar(Observer):
                 self._start(event.fields)
             case "progress":
                 self._advance(event.fields)
+            case "server":
+                self._shards.add(event)
             case "evaluation":
                 self._metrics = _valid(event.fields["metrics"])
                 self._show_status()
@@ -126,7 +135,7 @@ class _Bar(Observer):
 
     def _advance(self, fields: dict[str, Any]) -> None:
         self._progress.update(self._task, total=fields["steps_total"], completed=fields["step"])
-        self._status = _progress(fields, "loss")
+        self._status = _progress(fields, "loss") + _servers(self._shards)
         self._show_status()
 
     def _show_status(self) -> None:
@@ -140,6 +149,14 @@ def _progress(fields: dict[str, Any], *numbers: str) -> str:
     if fields["rows_per_second"] is not None:
         line += f"  {fields['rows_per_second']:,.0f} rows/s"
     return line + _numbers({name: fields[name] for name in numbers})
+
+
+def _servers(shards: Shards) -> str:
+    """`2 servers, staleness 1.3`, as soon as they have told something."""
+    if not shards.count:
+        return ""
+    late = "" if shards.staleness is None else f", staleness {shards.staleness:.1f}"
+    return f"  {shards.count} server{'s' * (shards.count > 1)}{late}"
 
 
 def _valid(metrics: dict[str, Any]) -> str:
@@ -173,21 +190,29 @@ def _message(kind: str, fields: dict[str, Any]) -> Iterator[str | Text]:
             yield f"step {fields['step']}  {_valid(fields['metrics'])}"
         case "log":
             for line in fields["text"].splitlines():
-                yield Text(f"[worker {fields['rank']}] ") + Text.from_ansi(line)
+                yield Text(f"[{_who(fields)}] ") + Text.from_ansi(line)
         case "warning":
             yield f"warning: {fields['text']}"
         case "worker_lost":
-            yield f"worker {fields['rank']} lost: {fields['reason']}"
+            yield f"{_who(fields)} lost: {fields['reason']}"
         case "restart":
-            yield f"restart as generation {fields['generation']}: {fields['reason']}"
+            alone = f"{_who(fields)} starts again" if "rank" in fields else None
+            what = alone or f"restart as generation {fields['generation']}"
+            yield f"{what}: {fields['reason']}"
         case "job_end":
             yield _job_end(fields)
 
 
+def _who(fields: dict[str, Any]) -> str:
+    return f"{fields.get('role', 'worker')} {fields['rank']}"
+
+
 def _job_start(job: dict[str, Any]) -> Iterator[str]:
-    workers = job["workers"]
+    workers, rows = job["workers"], f"{job['batch_size']}"
+    if job["global_batch"] != job["batch_size"]:
+        rows = f"{job['batch_size']} x {workers} = {job['global_batch']}"
     yield (
-        f"run {job['name']}: {job['batch_size']} x {workers} = {job['global_batch']} rows a step, "
+        f"run {job['name']}: {rows} rows a step, "
         f"{workers} worker{'s' * (workers > 1)}, {job['run_dir']}"
     )
     if job["resumed_step"]:

@@ -1,10 +1,37 @@
 """The latest numbers of a run, as text that Prometheus reads."""
 
 import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, final
 
 from flambeau.observe.event import Event, Observer
+from flambeau.observe.served import client_numbers, staleness_mean, tables_in
+
+_KINDS = ("progress", "evaluation", "server", "client", "restart")
+
+#: The fields of `server` events that only grow.
+_SERVER_COUNTS = {
+    "pulls": "Pulls answered.",
+    "pushes": "Pushes taken.",
+    "rows_pulled": "Rows of tables sent to workers.",
+    "rows_pushed": "Rows of gradients taken from workers.",
+    "busy_seconds": "Seconds spent on requests.",
+}
+_TABLE_MEANINGS = {
+    "rows": "Rows of a table.",
+    "bytes": "Memory of a table.",
+    "admitted": "Ids that were given a row.",
+    "rejected": "Appearances of ids that were not given a row.",
+    "evicted": "Rows that were removed.",
+}
+_CLIENT_MEANINGS = {
+    "pull_seconds_p50": "Half of a worker's pulls took at most so long.",
+    "pull_seconds_p99": "99 of 100 pulls of a worker took at most so long.",
+    "dedup": "Look-ups of an id for each time that it was sent.",
+    "prefetch_hit_rate": "Share of rows that were fetched before they were needed.",
+    "requests_resent": "Requests that were sent again after silence.",
+}
 
 
 @final
@@ -14,6 +41,8 @@ class LatestMetrics(Observer):
     def __init__(self) -> None:
         self.progress: dict[str, Any] = {}
         self.metrics: dict[str, Any] = {}
+        self.servers: dict[int, dict[str, Any]] = {}
+        self.clients: dict[int, dict[str, Any]] = {}
         self.restarts = 0
 
     def observe(self, event: Event) -> None:
@@ -23,6 +52,10 @@ class LatestMetrics(Observer):
                 self.progress = event.fields
             case "evaluation":
                 self.metrics = event.fields["metrics"]
+            case "server":
+                self.servers = {**self.servers, event.fields["shard"]: event.fields}
+            case "client":
+                self.clients = {**self.clients, event.fields["rank"]: event.fields}
             case "restart":
                 self.restarts += 1
 
@@ -40,7 +73,7 @@ class MetricsFile(Observer):
 
     def observe(self, event: Event) -> None:
         self._latest.observe(event)
-        if event.kind in ("progress", "evaluation", "restart"):
+        if event.kind in _KINDS:
             partial = self._path.with_name(f".{self._path.name}.new")
             partial.write_text(metrics_text(self._latest))
             partial.replace(self._path)
@@ -62,12 +95,39 @@ def metrics_text(latest: LatestMetrics) -> str:
             progress.get("rows_per_second"),
         ),
         *_family("loss", "gauge", "Training loss.", progress.get("loss")),
-        *_metrics(latest.metrics),
+        *_labelled("metric", "gauge", "Metrics of the last evaluation.", "name", latest.metrics),
+        *_servers(latest.servers),
+        *_tables(tables_in(latest.servers.values())),
+        *_clients(latest.clients),
         *_family(
             "restarts_total", "counter", "Restarts after lost workers or servers.", latest.restarts
         ),
     ]
     return "".join(line + "\n" for line in lines)
+
+
+def _servers(servers: dict[int, dict[str, Any]]) -> Iterator[str]:
+    for name, meaning in _SERVER_COUNTS.items():
+        counts = {shard: fields.get(name, 0) for shard, fields in servers.items()}
+        yield from _labelled(f"server_{name}_total", "counter", meaning, "shard", counts)
+    means = {shard: staleness_mean(fields) for shard, fields in servers.items()}
+    meaning = "Mean updates that were made since a gradient's values were read."
+    yield from _labelled("server_staleness_mean", "gauge", meaning, "shard", means)
+
+
+def _tables(tables: dict[str, dict[str, int]]) -> Iterator[str]:
+    for name, meaning in _TABLE_MEANINGS.items():
+        held = name in ("rows", "bytes")
+        family, kind = (f"table_{name}", "gauge") if held else (f"table_{name}_total", "counter")
+        values = {table: counters[name] for table, counters in tables.items()}
+        yield from _labelled(family, kind, meaning, "table", values)
+
+
+def _clients(clients: dict[int, dict[str, Any]]) -> Iterator[str]:
+    numbers = {rank: client_numbers(fields) for rank, fields in clients.items()}
+    for name, meaning in _CLIENT_MEANINGS.items():
+        values = {rank: own[name] for rank, own in numbers.items()}
+        yield from _labelled(f"client_{name}", "gauge", meaning, "rank", values)
 
 
 def _family(name: str, kind: str, meaning: str, value: Any) -> list[str]:
@@ -76,13 +136,15 @@ def _family(name: str, kind: str, meaning: str, value: Any) -> list[str]:
     return [*_head(name, kind, meaning), f"flambeau_{name} {_number(value)}"]
 
 
-def _metrics(metrics: dict[str, Any]) -> list[str]:
+def _labelled(
+    name: str, kind: str, meaning: str, label: str, values: Mapping[Any, Any]
+) -> list[str]:
     samples = [
-        f'flambeau_metric{{name="{_escape(name)}"}} {_number(value)}'
-        for name, value in metrics.items()
+        f'flambeau_{name}{{{label}="{_escape(str(of))}"}} {_number(value)}'
+        for of, value in values.items()
         if value is not None
     ]
-    return [*_head("metric", "gauge", "Metrics of the last evaluation."), *samples]
+    return [*_head(name, kind, meaning), *samples] if samples else []
 
 
 def _head(name: str, kind: str, meaning: str) -> list[str]:

@@ -15,8 +15,15 @@ from torch.optim import Optimizer
 from flambeau.config import AllReduce
 from flambeau.errors import ModelError
 from flambeau.strategies import sync_batch_norm
-from flambeau.strategies.base import Clipping, Strategy, average_buffers
+from flambeau.strategies.base import (
+    Clipping,
+    StepShare,
+    Strategy,
+    average_buffers,
+    rate_factor,
+)
 from flambeau.strategies.group import Group
+from flambeau.strategies.tables import OwnTables
 
 
 @final
@@ -28,10 +35,18 @@ class AllReduceStrategy(Strategy):
     averaged every k updates instead.
     """
 
-    def __init__(self, settings: AllReduce, group: Group, clipping: Clipping) -> None:
+    def __init__(
+        self,
+        settings: AllReduce,
+        group: Group,
+        clipping: Clipping,
+        tables: OwnTables | None = None,
+        first_rate: float = 0.0,
+    ) -> None:
         self._settings = settings
         self._group = group
         self._clipping = clipping
+        self.tables, self._first_rate = tables, first_rate
         self._ddp: DistributedDataParallel | None = None
         self._updates = 0
 
@@ -41,6 +56,8 @@ class AllReduceStrategy(Strategy):
         """Rank 0's weights and buffers everywhere; DDP around the model unless it cannot be."""
         self._model, self._optimizers = model, optimizers
         self._reduce_at_update = own_step and self._settings.local_sgd is None
+        if self.tables is not None:
+            self.tables.attach(model)
         if self._group.size == 1:
             return model
         self._share_first_weights()
@@ -48,6 +65,10 @@ class AllReduceStrategy(Strategy):
             return model
         self._ddp = self._wrap(model)
         return self._ddp
+
+    def begin(self, rows: StepShare) -> float:
+        """This worker's share of the rows, so that the mean over workers is that over rows."""
+        return rows.rows * self._group.size / rows.all_rows
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
         """Add gradients; DDP exchanges them during the last part's backward."""
@@ -60,8 +81,11 @@ class AllReduceStrategy(Strategy):
         optimizer = self._optimizer(name)
         if self._reduce_at_update and self._group.size > 1:
             self._average_gradients(optimizer)
-        self._clipping.apply(optimizer)
+        gradients = self.tables.gradients() if self.tables is not None else []
+        self._clipping.apply(optimizer, gradients)
         optimizer.step()
+        if self.tables is not None:
+            self.tables.apply(gradients, rate_factor(optimizer, self._first_rate))
         optimizer.zero_grad(set_to_none=True)
         self._updates += 1
         local = self._settings.local_sgd

@@ -1,39 +1,85 @@
 """The seam between the training loop and the way replicas agree."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from flambeau.data.batch import Batch
+from flambeau.embeddings.backend import TableGradient
+
+#: Keeps torch's own clipping and ours equal: it adds this to the norm before it divides.
+NORM_EPSILON = 1e-6
+
 
 @dataclass(frozen=True)
 class Clipping:
-    """Limits on gradients, applied to the gradient of all workers together."""
+    """Limits on gradients, applied to the gradient of all workers together, tables included."""
 
     norm: float | None = None
     value: float | None = None
 
-    def apply(self, optimizer: Optimizer) -> None:
-        """Clip the gradients of an optimizer's parameters in place."""
+    def apply(self, optimizer: Optimizer, tables: Sequence[TableGradient] = ()) -> None:
+        """Clip the gradients of an optimizer's parameters and of tables in place."""
         if self.value is None and self.norm is None:
             return
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if self.value is not None:
             nn.utils.clip_grad_value_(parameters, self.value)
+            for table in tables:
+                np.clip(table.grads, -self.value, self.value, out=table.grads)
         if self.norm is not None:
-            nn.utils.clip_grad_norm_(parameters, self.norm)
+            self._clip_norm([p.grad for p in parameters if p.grad is not None], tables)
+
+    def _clip_norm(self, grads: list[Tensor], tables: Sequence[TableGradient]) -> None:
+        assert self.norm is not None
+        squares = sum(float(np.vdot(table.grads, table.grads)) for table in tables)
+        total = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros(())
+        whole = (total.square() + squares).sqrt()
+        factor = float(torch.clamp(self.norm / (whole + NORM_EPSILON), max=1.0))
+        for grad in grads:
+            grad.mul_(factor)
+        for table in tables:
+            np.multiply(table.grads, table.grads.dtype.type(factor), out=table.grads)
+
+
+@dataclass(frozen=True)
+class StepShare:
+    """The rows of a step: this worker's, everybody's, and where they are in the data.
+
+    Workers in lockstep have the task 0, and `batch` is the step; those that run free name the
+    task of their epoch and the batch in it.
+    """
+
+    rows: int
+    all_rows: int
+    batch: int
+    epoch: int = 0
+    task: int = 0
 
 
 class Strategy(ABC):
     """One worker's side of the agreement between replicas.
 
-    A training step calls `forward`, scales the loss by the worker's share of the rows, calls
-    `backward` once per part of the batch, and then `update`.
+    A training step calls `begin`, `forward`, scales the loss by what `begin` gave, calls `backward`
+    once per part of the batch, and then `update`.
     """
+
+    #: Set when all workers are to end after the step that was last updated.
+    stop = False
+    #: Rows of this generation whose gradients were left out.
+    dropped_rows = 0
+    #: Whether a gradient that is not finite is left out, instead of ending the job.
+    skips_non_finite = False
+    #: Whether that happened in the step that was last updated.
+    skipped = False
+    #: Whether it makes use of knowing the next batch before this one is trained on.
+    looks_ahead = False
 
     @abstractmethod
     def attach(
@@ -43,6 +89,10 @@ class Strategy(ABC):
 
         `own_step`: the user's code calls backward and update itself, in any order.
         """
+
+    @abstractmethod
+    def begin(self, rows: StepShare) -> float:
+        """Say what the next step is about; what to multiply its mean loss with."""
 
     @abstractmethod
     def backward(self, loss: Tensor, *, last: bool) -> None:
@@ -56,12 +106,38 @@ class Strategy(ABC):
     def synchronize(self) -> None:
         """Make the replicas equal, buffers too, as before saving or evaluating."""
 
+    def sit_out(self, rows: StepShare) -> bool:
+        """Take part in a step without rows of one's own.
+
+        False if that takes a forward and backward pass with weight 0, between `weightless` calls.
+        """
+        return False
+
     def weightless(self, on: bool) -> None:  # noqa: B027 - most strategies need not know
         """Announce that the rows of the next steps count for nothing (this worker has none)."""
+
+    def skip(self) -> None:
+        """Give up the gradient of this step, which is not finite."""
+        raise AssertionError("only strategies that skip are asked to")
+
+    def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:  # noqa: B027 - most need not
+        """Fetch what `batch` needs, and begin to fetch for the one after it."""
+
+    @property
+    def steps_done(self) -> int | None:
+        """Steps that all workers together have made, where others may have gone on alone."""
+        return None
 
     def communication_seconds(self) -> float:
         """Seconds of a recent step spent waiting for others; 0 where that is not known."""
         return 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """What it counted, for the report."""
+        return {}
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to close
+        """End connections."""
 
 
 def average_buffers(model: nn.Module, total: Callable[[Tensor], Tensor], workers: int) -> None:
@@ -76,3 +152,8 @@ def average_buffers(model: nn.Module, total: Callable[[Tensor], Tensor], workers
         parts = torch.split(flat, [b.numel() for b in buffers])
         for buffer, part in zip(buffers, parts, strict=True):
             buffer.copy_(part.view_as(buffer))
+
+
+def rate_factor(optimizer: Optimizer, first_rate: float) -> float:
+    """How much a schedule has changed the learning rate: tables change by the same factor."""
+    return float(optimizer.param_groups[0]["lr"]) / first_rate if first_rate else 1.0

@@ -24,12 +24,18 @@ class Index:
         self._id_at = np.array([ids.ctypes.data for ids in self._ids])
         self._row_at = np.array([rows.ctypes.data for rows in self._rows])
         self._capacity = np.full(SUBTABLES, FIRST_CAPACITY, np.int64)
+        self._times_grown = np.zeros(SUBTABLES, np.int64)
         self._used = np.zeros(SUBTABLES, np.int64)
         self._free = np.empty(0, np.int32)
         self._counts = np.zeros(2, np.int64)
 
     def __len__(self) -> int:
         return int(self._used.sum())
+
+    @property
+    def place(self) -> tuple[Any, Any, Any]:
+        """Where the entries are, as kernels take it: until something is inserted."""
+        return self._id_at, self._row_at, self._capacity
 
     @property
     def rows_ever(self) -> int:
@@ -40,13 +46,13 @@ class Index:
     def nbytes(self) -> int:
         """Memory held, without the rows themselves."""
         entries = int(self._capacity.sum()) * (8 + 4)
-        fixed = sum(a.nbytes for a in (self._id_at, self._row_at, self._capacity, self._used))
+        fixed = sum(a.nbytes for a in (*self.place, self._times_grown, self._used))
         return entries + fixed + self._free.nbytes
 
     def find(self, ids: Ids) -> Rows:
         """The row of each id, -1 where there is none. Changes nothing."""
         out = np.empty(ids.size, np.int64)
-        index_kernels.find(ids, out, self._id_at, self._row_at, self._capacity)
+        index_kernels.find(ids, out, *self.place)
         return out
 
     def find_or_insert(self, ids: Ids) -> tuple[Rows, np.ndarray[Any, np.dtype[np.bool_]]]:
@@ -56,16 +62,7 @@ class Index:
         done = 0
         while True:
             done, full = index_kernels.find_or_insert(
-                ids,
-                out,
-                is_new,
-                done,
-                self._id_at,
-                self._row_at,
-                self._capacity,
-                self._used,
-                self._free,
-                self._counts,
+                ids, out, is_new, done, *self.place, self._used, self._free, self._counts
             )
             if full < 0:
                 return out, is_new
@@ -74,22 +71,30 @@ class Index:
     def remove(self, ids: Ids) -> Rows:
         """Take ids out; the rows they had, free from now on (-1: was not there)."""
         out = np.empty(ids.size, np.int64)
-        index_kernels.remove(ids, out, self._id_at, self._row_at, self._capacity, self._used)
+        index_kernels.remove(ids, out, *self.place, self._used)
         self._release(out[out >= 0])
         return out
 
-    def entries(self, part: int) -> tuple[Ids, Rows]:
-        """Ids and rows of one of the `SUBTABLES` parts, copied; parts can be read one at a time."""
-        taken = self._rows[part] != EMPTY
-        return self._ids[part][taken], self._rows[part][taken].astype(np.int64)
+    def entries(self, first: int = 0, last: int = SUBTABLES) -> tuple[Ids, Rows]:
+        """Ids and rows of the parts `first` to `last` - 1 of the `SUBTABLES` parts, copied."""
+        count = int(self._used[first:last].sum())
+        ids, rows = np.empty(count, np.int64), np.empty(count, np.int64)
+        index_kernels.entries(first, last, ids, rows, *self.place)
+        return ids, rows
 
     def _grow(self, part: int) -> None:
-        size = int(self._capacity[part] * GROWTH) + 1
+        size = self._next_capacity(part)
         ids, rows = np.empty(size, np.int64), np.full(size, EMPTY, np.int32)
         index_kernels.rehash(self._ids[part], self._rows[part], ids, rows)
         self._ids[part], self._rows[part] = ids, rows
         self._id_at[part], self._row_at[part] = ids.ctypes.data, rows.ctypes.data
         self._capacity[part] = size
+
+    def _next_capacity(self, part: int) -> int:
+        """Each part has sizes of its own, or all parts, equally full, would grow at once."""
+        self._times_grown[part] += 1
+        exponent = float(self._times_grown[part]) + part / SUBTABLES
+        return int(FIRST_CAPACITY * GROWTH**exponent) + 1
 
     def _release(self, rows: Rows) -> None:
         count = int(self._counts[1])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.tables.compiled import carray, inlined, kernel, pointer
+from flambeau.tables.compiled import AHEAD, carray, inlined, kernel, pointer, prefetch
 from flambeau.tables.hashing import SUBTABLE_BITS, mix
 
 SUBTABLES = 1 << SUBTABLE_BITS
@@ -35,10 +35,24 @@ def probe(ids: Any, rows: Any, capacity: Any, wanted: Any, bits: Any) -> Any:
     return position
 
 
+@inlined
+def prefetch_place(wanted: Any, i: Any, id_at: Any, row_at: Any, capacity: Any) -> Any:
+    """Ask for the memory where the search for `wanted[i]` begins, if there is such an item."""
+    if i < wanted.size:
+        bits = mix(wanted[i])
+        sub = np.int64(bits & _MASK)
+        position = place(bits, capacity[sub])
+        prefetch(id_at[sub] + position * 8)
+        prefetch(row_at[sub] + position * 4)
+
+
 @kernel
 def find(wanted: Any, out: Any, id_at: Any, row_at: Any, capacity: Any) -> None:
     """The row of each id into `out`; -1 for those that are not there."""
+    for i in range(AHEAD):
+        prefetch_place(wanted, i, id_at, row_at, capacity)
     for i in range(wanted.size):
+        prefetch_place(wanted, i + AHEAD, id_at, row_at, capacity)
         bits = mix(wanted[i])
         sub = np.int64(bits & _MASK)
         size = capacity[sub]
@@ -65,7 +79,10 @@ def find_or_insert(
     `counts` is [next never-used row, number of free rows]. Gives (how far it came, which sub-table
     must grow first), or (all, -1).
     """
+    for i in range(start, start + AHEAD):
+        prefetch_place(wanted, i, id_at, row_at, capacity)
     for i in range(start, wanted.size):
+        prefetch_place(wanted, i + AHEAD, id_at, row_at, capacity)
         bits = mix(wanted[i])
         sub = np.int64(bits & _MASK)
         size = capacity[sub]
@@ -74,7 +91,7 @@ def find_or_insert(
         position = probe(ids, rows, size, wanted[i], bits)
         row = rows[position]
         if row == EMPTY:
-            if (used[sub] + 1) * 5 > size * 4:
+            if (used[sub] + 1) * 10 > size * 7:
                 return i, sub
             if counts[1] > 0:
                 counts[1] -= 1
@@ -126,6 +143,23 @@ def remove(wanted: Any, out: Any, id_at: Any, row_at: Any, capacity: Any, used: 
                 rows[hole] = rows[position]
                 rows[position] = EMPTY
                 hole = position
+
+
+@kernel
+def entries(
+    first: int, last: int, ids_out: Any, rows_out: Any, id_at: Any, row_at: Any, capacity: Any
+) -> None:
+    """Ids and rows of the sub-tables `first` to `last` - 1, one after the other."""
+    count = 0
+    for sub in range(first, last):
+        size = capacity[sub]
+        ids = carray(pointer(id_at[sub]), (size,), np.int64)
+        rows = carray(pointer(row_at[sub]), (size,), np.int32)
+        for position in range(size):
+            if rows[position] != EMPTY:
+                ids_out[count] = ids[position]
+                rows_out[count] = rows[position]
+                count += 1
 
 
 @kernel

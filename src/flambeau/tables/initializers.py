@@ -4,8 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from flambeau.config.tables import TableSpec
 from flambeau.tables.compiled import inlined, kernel
-from flambeau.tables.hashing import mix
+from flambeau.tables.hashing import Ids, mix
+from flambeau.tables.precision import COMPUTED, narrow, widen
+
+Array = np.ndarray[Any, Any]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ELEVEN = np.uint64(11)
@@ -44,3 +48,23 @@ def table_key(seed: int, table: str) -> np.uint64:
     """What tells the rows of one table from those of another."""
     words = np.random.SeedSequence([seed, *table.encode()]).generate_state(1, np.uint64)
     return np.uint64(words[0])
+
+
+def first_values(spec: TableSpec, key: np.uint64, ids: Ids) -> Array:
+    """What new rows begin with, in the type they are stored with. [n, dim]"""
+    out = np.empty((ids.size, spec.dim), COMPUTED[spec.dtype])
+    setting = spec.initializer
+    if setting.kind == "uniform":
+        uniform(ids, key, -setting.scale, setting.scale, out)
+    elif setting.kind == "normal":
+        normal(ids, key, 0.0, setting.scale, out)
+    else:
+        out[:] = setting.value
+    return narrow(out, spec.dtype)
+
+
+def default_row(spec: TableSpec) -> Array:
+    """What an id without a row reads as, in the type values are computed with: the mean. [dim]"""
+    mean = spec.initializer.value if spec.initializer.kind == "constant" else 0.0
+    stored = narrow(np.full((1, spec.dim), mean, COMPUTED[spec.dtype]), spec.dtype)
+    return widen(stored, spec.dtype).reshape(spec.dim)

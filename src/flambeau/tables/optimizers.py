@@ -11,7 +11,7 @@ from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.settings import nearest
 from flambeau.errors import ConfigError
 from flambeau.tables import updates
-from flambeau.tables.slabs import Slabs
+from flambeau.tables.slabs import Place
 
 Array = np.ndarray[Any, Any]
 
@@ -39,12 +39,13 @@ class RowOptimizer(ABC):
         return 0.0
 
     def update(
-        self, rows: Array, grads: Array, values: Slabs, state: Slabs, lr: float, step: int
+        self, rows: Array, grads: Array, values: Place, state: Place, lr: float, step: int
     ) -> None:
-        """Apply gradients [n, dim] to distinct rows; `grads` may be changed."""
+        """Apply gradients [n, dim] to distinct rows."""
         kind = grads.dtype.type
         if self.clip is not None:
-            updates.clip_rows(grads, kind(self.clip))
+            given, grads = grads, np.empty_like(grads)
+            updates.clipped(given, kind(self.clip), grads)
         self._apply(rows, grads, values, state, lr, step, kind)
 
     @abstractmethod
@@ -52,8 +53,8 @@ class RowOptimizer(ABC):
         self,
         rows: Array,
         grads: Array,
-        values: Slabs,
-        state: Slabs,
+        values: Place,
+        state: Place,
         lr: float,
         step: int,
         kind: Any,
@@ -70,7 +71,7 @@ class Sgd(RowOptimizer):
 
     def _apply(self, rows, grads, values, state, lr, step, kind):  # type: ignore[no-untyped-def]
         decay = kind(self.weight_decay)
-        updates.sgd(rows, grads, values.place, kind(lr), decay)
+        updates.sgd(rows, grads, values, kind(lr), decay)
 
 
 class _Momentum(RowOptimizer):
@@ -85,8 +86,8 @@ class _Momentum(RowOptimizer):
         updates.momentum(
             rows,
             grads,
-            values.place,
-            state.place,
+            values,
+            state,
             kind(lr),
             kind(self.weight_decay),
             kind(self.momentum),
@@ -125,8 +126,8 @@ class _Accumulating(RowOptimizer):
         type(self).kernel(
             rows,
             grads,
-            values.place,
-            state.place,
+            values,
+            state,
             kind(lr),
             kind(self.weight_decay),
             kind(self.eps),
@@ -171,8 +172,8 @@ class _Adam(RowOptimizer):
         updates.adam(
             rows,
             grads,
-            values.place,
-            state.place,
+            values,
+            state,
             kind(rate),
             kind(shrink),
             kind(decay),
@@ -213,8 +214,8 @@ class RmsProp(RowOptimizer):
         updates.rmsprop(
             rows,
             grads,
-            values.place,
-            state.place,
+            values,
+            state,
             kind(lr),
             kind(self.weight_decay),
             kind(self.alpha),
@@ -243,8 +244,8 @@ class Ftrl(RowOptimizer):
         updates.ftrl(
             rows,
             grads,
-            values.place,
-            state.place,
+            values,
+            state,
             kind(lr),
             kind(self.l1),
             kind(self.l2),

@@ -4,27 +4,55 @@ from typing import Any, final
 
 import numpy as np
 
-from flambeau.tables.compiled import carray, inlined, kernel, pointer
+from flambeau.tables.compiled import AHEAD, carray, inlined, kernel, pointer, prefetch
 from flambeau.tables.hashing import Ids, mix
 
 Array = np.ndarray[Any, Any]
 
+_LINE = 64
+
 
 @inlined
-def row_of(place: Any, row: Any, width: Any, like: Any) -> Any:
-    """A row of slabs at `place`, as an array of `width` numbers of the type of `like`."""
-    addresses, shift = place
-    rows = 1 << shift
-    slab = carray(pointer(addresses[row >> shift]), (rows, width), like.dtype)
-    return slab[row & (rows - 1)]
+def address_of(slabs: Any, shift: Any, row: Any, row_bytes: Any) -> Any:
+    """Where a row begins. `slabs` and `shift` are a `slabs.Place`.
+
+    Kernels take a place apart before their loops: inside, that would count references each time.
+    """
+    return slabs[row >> shift] + (row & ((1 << shift) - 1)) * row_bytes
+
+
+@inlined
+def row_in(slabs: Any, shift: Any, row: Any, width: Any, like: Any) -> Any:
+    """A row as an array of `width` numbers of the type of `like`."""
+    address = address_of(slabs, shift, row, width * like.itemsize)
+    return carray(pointer(address), (width,), like.dtype)
+
+
+@inlined
+def later(rows: Any, i: Any) -> Any:
+    """The row whose turn comes some time after the i-th."""
+    return rows[min(i + AHEAD, rows.size - 1)]
+
+
+@inlined
+def prefetch_row(slabs: Any, shift: Any, row: Any, row_bytes: Any) -> Any:
+    """Ask for the memory of a row, if it is not -1."""
+    if row >= 0:
+        address = address_of(slabs, shift, row, row_bytes)
+        end = address + row_bytes
+        while address < end:
+            prefetch(address)
+            address += _LINE
 
 
 @kernel
 def gather(rows: Any, out: Any, default: Any, place: Any) -> None:
     """`out[i]` becomes row `rows[i]`, or `default` where that is -1. [n, width]"""
+    slabs, shift = place
     width = out.shape[1]
     for i in range(rows.size):
-        source = default if rows[i] < 0 else row_of(place, rows[i], width, out)
+        prefetch_row(slabs, shift, later(rows, i), width * out.itemsize)
+        source = default if rows[i] < 0 else row_in(slabs, shift, rows[i], width, out)
         for j in range(width):
             out[i, j] = source[j]
 
@@ -32,10 +60,12 @@ def gather(rows: Any, out: Any, default: Any, place: Any) -> None:
 @kernel
 def scatter(rows: Any, values: Any, place: Any) -> None:
     """Row `rows[i]` becomes `values[i]`; rows of -1 are left out."""
+    slabs, shift = place
     width = values.shape[1]
     for i in range(rows.size):
+        prefetch_row(slabs, shift, later(rows, i), width * values.itemsize)
         if rows[i] >= 0:
-            target = row_of(place, rows[i], width, values)
+            target = row_in(slabs, shift, rows[i], width, values)
             for j in range(width):
                 target[j] = values[i, j]
 

@@ -10,6 +10,14 @@ import numpy as np
 
 SLAB_BYTES = 16 << 20
 
+#: Where rows are, as kernels take it: addresses of slabs, and the number of row bits within one.
+Place = tuple[np.ndarray[Any, np.dtype[np.int64]], int]
+
+
+def place_of(array: np.ndarray[Any, Any]) -> Place:
+    """An array [rows, width] as if it were the only slab; it must outlive the use of its place."""
+    return np.array([array.ctypes.data]), 62
+
 
 @final
 class Slabs:
@@ -29,8 +37,8 @@ class Slabs:
         self._slabs: list[np.ndarray[Any, Any]] = []
 
     @property
-    def place(self) -> tuple[Any, int]:
-        """Where the rows are, as kernels take it."""
+    def place(self) -> Place:
+        """Where the rows are, until more are reserved."""
         return self.addresses, self.shift
 
     @property
@@ -67,7 +75,8 @@ class Slabs:
 
 
 def _map_anonymous(size: int) -> mmap.mmap:
-    memory = mmap.mmap(-1, size)
+    # Private, because memory that could be shared gets no huge pages.
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memory

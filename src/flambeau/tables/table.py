@@ -1,5 +1,8 @@
 """One embedding table: rows for ids, changed by gradients."""
 
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -7,21 +10,41 @@ import numpy as np
 
 from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.tables import TableSpec
-from flambeau.tables import initializers, row_kernels
+from flambeau.tables import initializers
+from flambeau.tables.admission import build_admission
+from flambeau.tables.bits import RowBits
+from flambeau.tables.eviction import build_eviction
 from flambeau.tables.hashing import Ids
-from flambeau.tables.index import Index, Rows
+from flambeau.tables.index import Rows
+from flambeau.tables.inputs import for_kernels
 from flambeau.tables.optimizers import build_row_optimizer
-from flambeau.tables.precision import COMPUTED, STORED, narrow, widen
-from flambeau.tables.slabs import Slabs
+from flambeau.tables.precision import COMPUTED, narrow, widen
+from flambeau.tables.slabs import place_of
+from flambeau.tables.snapshot import TableSnapshot
+from flambeau.tables.storage import Storage, gather, scatter
+from flambeau.tables.touched import Touched
 
 Array = np.ndarray[Any, Any]
+
+
+@final
+@dataclass(frozen=True)
+class TableCounters:
+    """How large a table is, and what became of ids: how many got a row, were turned away, left."""
+
+    rows: int
+    bytes: int
+    admitted: int
+    rejected: int
+    evicted: int
 
 
 @final
 class Table:
     """A growing table in this process. Not for use by several threads at once.
 
-    Values are given and gradients taken in `dtype`, the type they are computed with.
+    Values are given and gradients taken in `dtype`, the type they are computed with. `shards` is
+    how many tables like this one hold the whole, each a part of its ids.
     """
 
     def __init__(
@@ -30,97 +53,267 @@ class Table:
         seed: int,
         optimizer: OptimizerSpec | None = None,
         directory: Path | None = None,
+        *,
+        shards: int = 1,
     ) -> None:
         self.spec = spec
         self.dtype = np.dtype(COMPUTED[spec.dtype])
         self.optimizer = build_row_optimizer(spec.optimizer or optimizer or OptimizerSpec())
         self.steps = 0
+        self._shards = shards
+        self._admitted = self._rejected = self._evicted = 0
         self._key = initializers.table_key(seed, spec.name)
-        self._index = Index()
-        place = directory if spec.storage == "mmap" else None
-        self._values = Slabs(spec.dim, STORED[spec.dtype], place)
-        self._state = Slabs(self.optimizer.state_width(spec.dim), self.dtype, place)
-        self._default = narrow(self._first_values(np.empty(0, np.int64), rows=1), spec.dtype)[0]
+        self._default = narrow(initializers.default_row(spec)[None], spec.dtype)[0]
+        self._storage = Storage(spec, self.optimizer.state_width(spec.dim), directory)
+        self._admission = build_admission(spec.admission, self._key)
+        self._eviction = build_eviction(spec.eviction, self._storage, shards)
+        self._touched: Touched | None = None
+        self._snapshot: TableSnapshot | None = None
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self._storage.index)
 
     @property
     def nbytes(self) -> int:
         """Memory set aside for index, values and state."""
-        return self._index.nbytes + self._values.nbytes + self._state.nbytes
+        return self._storage.nbytes
 
-    def pull(self, ids: Ids, *, create: bool) -> Array:
-        """The rows of `ids` [n, dim]. With `create`, new ids get a row; else the default row."""
-        rows = self._create(ids) if create else self._index.find(ids)
-        return widen(self._gather(self._values, rows, self._default), self.spec.dtype)
+    @property
+    def counters(self) -> TableCounters:
+        """Sizes now, and counts since the table was made."""
+        return TableCounters(len(self), self.nbytes, self._admitted, self._rejected, self._evicted)
 
-    def push(self, ids: Ids, grads: Array, lr: float | None = None) -> None:
-        """Apply the gradients [n, dim] of distinct `ids`; an id without a row gets one first."""
-        self.steps += 1
+    @property
+    def track_touched(self) -> bool:
+        """Whether the table remembers what changes, for snapshots of that alone."""
+        return self._touched is not None
+
+    @track_touched.setter
+    def track_touched(self, wanted: bool) -> None:
+        if wanted != self.track_touched:
+            assert self._snapshot is None, "what is tracked cannot change during a snapshot"
+            self._touched = Touched(self._storage.index) if wanted else None
+
+    def pull(self, ids: Ids, *, training: bool) -> Array:
+        """The rows of `ids` [n, dim]; changes nothing.
+
+        An id without a row reads as the default row, but when `training` and the next push would
+        give it a row, as the first values of that row.
+        """
+        ids = for_kernels(ids, np.int64)
+        rows = self._storage.index.find(ids)
+        out = gather(self._storage.values, rows, self._default)
+        if training and self.spec.trainable and (rows < 0).any():
+            self._fill_in(ids, rows, out)
+        return widen(out, self.spec.dtype)
+
+    def push(
+        self,
+        ids: Ids,
+        grads: Array,
+        lr: float | None = None,
+        *,
+        step: int | None = None,
+        now: float | None = None,
+    ) -> None:
+        """Apply the gradients [n, dim] of distinct `ids`.
+
+        An id without a row gets one first, if it is admitted; else its gradient is dropped. `step`
+        is the number of this update, from 1 (else one more than the last); `now` is in seconds, for
+        rows that expire.
+        """
+        assert grads.shape == (ids.size, self.spec.dim), "a gradient for each id"
+        self.steps = self.steps + 1 if step is None else step
         if not self.spec.trainable:
             return
-        rows = self._create(ids)
-        grads = np.ascontiguousarray(grads, self.dtype)
-        rate = self.optimizer.lr if lr is None else lr
-        if self.spec.dtype in ("fp32", "fp64"):
-            values, state = self._values, self._state
-            self.optimizer.update(rows, grads, values, state, rate, self.steps)
+        ids = for_kernels(ids, np.int64)
+        grads = for_kernels(grads, self.dtype)
+        if self._admission is None and self._eviction is None:
+            rows = self._rows_for_all(ids)
         else:
-            self._push_half(rows, grads, rate)
+            rows = self._rows_for_admitted(ids, time.time() if now is None else now)
+        if self._admission is not None and rows.size and rows.min() < 0:
+            admitted = rows >= 0
+            rows, grads = rows[admitted], grads[admitted]
+        self._update(rows, grads, self.optimizer.lr if lr is None else lr)
+        if self._touched is not None:
+            self._touched.changed(rows)
 
-    def _push_half(self, rows: Rows, grads: Array, lr: float) -> None:
-        """Update copies in float32, then round them back."""
-        values, state = _copy_of(self._values, rows, self.dtype), _copy_of(self._state, rows)
-        stored = self._gather(self._values, rows, self._default)
-        own = np.arange(rows.size)
-        row_kernels.scatter(own, widen(stored, self.spec.dtype), values.place)
-        none = np.zeros(self._state.width, self.dtype)
-        kept = self._gather(self._state, rows, none)
-        row_kernels.scatter(own, kept, state.place)
-        self.optimizer.update(own, grads, values, state, lr, self.steps)
-        changed = np.empty((rows.size, self.spec.dim), self.dtype)
-        row_kernels.gather(own, changed, changed[0], values.place)
-        self._scatter(self._values, rows, narrow(changed, self.spec.dtype))
-        row_kernels.gather(own, kept, none, state.place)
-        self._scatter(self._state, rows, kept)
+    def load(
+        self, ids: Ids, values: Array, state: Array | None = None, seen: Array | None = None
+    ) -> None:
+        """Set the rows of `ids` to `values` [n, dim], whether or not they would be admitted.
 
-    def _create(self, ids: Ids) -> Rows:
-        rows, is_new = self._index.find_or_insert(ids)
+        `values` are as they are stored or as they are computed with. Without `state` [n, width]
+        the optimizer starts anew; without `seen` [n] rows count as trained now, once.
+        """
+        storage = self._storage
+        ids = for_kernels(ids, np.int64)
+        assert values.shape == (ids.size, self.spec.dim), "a vector for each id"
+        if values.dtype != storage.values.dtype:
+            values = narrow(np.asarray(values, self.dtype), self.spec.dtype)
+        rows = self._rows_of_new_content(ids)
+        scatter(storage.values, rows, for_kernels(values, values.dtype))
+        scatter(storage.state, rows, self._state_or_first(rows, state))
+        if self._eviction is not None:
+            self._eviction.load(rows, seen, self.steps, time.time())
+        if self._touched is not None:
+            self._touched.changed(rows)
+
+    def forget(self, ids: Ids) -> None:
+        """Take the rows of `ids` out, where they have some."""
+        ids = for_kernels(ids, np.int64)
+        rows = self._storage.index.find(ids)
+        there = rows >= 0
+        self._remove(ids[there], rows[there])
+
+    def begin_snapshot(self, touched_only: bool = False) -> TableSnapshot:
+        """What is in the table now, to be taken in pieces while it goes on changing.
+
+        `touched_only`: just the rows that changed since the last full snapshot that was completed,
+        and the ids that left; needs `track_touched`. There can be one snapshot at a time.
+        """
+        assert self._snapshot is None, "the last snapshot is neither finished nor abandoned"
+        index, touched = self._storage.index, self._touched
+        if touched_only:
+            assert touched is not None, "track_touched was not set"
+            given, rows, removed = touched.bits.inverted(), touched.bits.count(), touched.removed()
+        else:
+            given, rows, removed = RowBits(index.rows_ever), len(index), np.empty(0, np.int64)
+            if touched is not None:
+                touched.start_anew()
+        snapshot = TableSnapshot(self._storage, given, rows, removed, self._end_snapshot)
+        self._snapshot = snapshot
+        return snapshot
+
+    def state_dump(self) -> dict[str, Any]:
+        """All that is not rows, as numbers and arrays that `state_load` takes."""
+        dump: dict[str, Any] = {
+            "steps": self.steps,
+            "admitted": self._admitted,
+            "rejected": self._rejected,
+            "evicted": self._evicted,
+        }
+        if self._admission is not None:
+            dump |= self._admission.dump()
+        if self._eviction is not None:
+            dump |= self._eviction.dump()
+        return dump
+
+    def state_load(self, dumps: Sequence[dict[str, Any]], shard: int) -> None:
+        """Go on from what the shards of a table had dumped, be they as many as now or not.
+
+        Counts are for all shards together: the first has them, the others begin with none.
+        """
+        self.steps = max(int(dump["steps"]) for dump in dumps)
+        counted = dumps if shard == 0 else []
+        self._admitted = sum(int(dump["admitted"]) for dump in counted)
+        self._rejected = sum(int(dump["rejected"]) for dump in counted)
+        self._evicted = sum(int(dump["evicted"]) for dump in counted)
+        if self._admission is not None:
+            self._admission.load(dumps)
+        if self._eviction is not None:
+            self._eviction.load_dump(dumps[shard] if len(dumps) == self._shards else None)
+
+    def _fill_in(self, ids: Ids, rows: Rows, out: Array) -> None:
+        """First values for ids that the next push would give a row."""
+        missing = np.flatnonzero(rows < 0)
+        if self._admission is not None:
+            missing = missing[self._admission.willing(ids[missing])]
+        out[missing] = initializers.first_values(self.spec, self._key, ids[missing])
+
+    def _rows_for_all(self, ids: Ids) -> Rows:
+        rows, is_new = self._storage.index.find_or_insert(ids)
+        if self._snapshot is not None:
+            self._snapshot.leave_out(rows[is_new])
+            self._snapshot.save(ids[~is_new], rows[~is_new])
         if is_new.any():
-            self._values.reserve(self._index.rows_ever)
-            self._state.reserve(self._index.rows_ever)
-            new_rows = rows[is_new]
-            first = narrow(self._first_values(ids[is_new]), self.spec.dtype)
-            self._scatter(self._values, new_rows, first)
-            shape = (new_rows.size, self._state.width)
-            beginning = np.full(shape, self.optimizer.first_state, self.dtype)
-            self._scatter(self._state, new_rows, beginning)
+            self._begin_rows(ids[is_new], rows[is_new])
         return rows
 
-    def _first_values(self, ids: Ids, rows: int | None = None) -> Array:
-        """Values for new ids; with `rows`, of the default row, which is the initializer's mean."""
-        setting = self.spec.initializer
-        mean = setting.value if setting.kind == "constant" else 0.0
-        out = np.full((ids.size if rows is None else rows, self.spec.dim), mean, self.dtype)
-        if setting.kind == "uniform":
-            initializers.uniform(ids, self._key, -setting.scale, setting.scale, out)
-        elif setting.kind == "normal":
-            initializers.normal(ids, self._key, 0.0, setting.scale, out)
-        return out
+    def _rows_for_admitted(self, ids: Ids, now: float) -> Rows:
+        """Rows of ids, -1 for those that are turned away, after others have made room."""
+        rows = self._storage.index.find(ids)
+        missing = np.flatnonzero(rows < 0)
+        if self._snapshot is not None:
+            known = rows >= 0
+            self._snapshot.save(ids[known], rows[known])
+        if self._admission is not None:
+            admitted = self._admission.admit(ids[missing], self.steps)
+            self._rejected += int(missing.size - admitted.sum())
+            missing = missing[admitted]
+        if self._eviction is not None:
+            self._eviction.trained(rows[rows >= 0], self.steps, now)
+            self._evict(incoming=missing.size, now=now)
+        rows[missing] = self._rows_for_new(ids[missing])
+        if self._eviction is not None:
+            self._eviction.settle(rows[missing], self.steps, now)
+        return rows
 
-    @staticmethod
-    def _gather(slabs: Slabs, rows: Rows, default: Array) -> Array:
-        out = np.empty((rows.size, slabs.width), slabs.dtype)
-        row_kernels.gather(rows, out, default, slabs.place)
-        return out
+    def _rows_for_new(self, ids: Ids) -> Rows:
+        rows, _ = self._storage.index.find_or_insert(ids)
+        if self._snapshot is not None:
+            self._snapshot.leave_out(rows)
+        self._begin_rows(ids, rows)
+        return rows
 
-    @staticmethod
-    def _scatter(slabs: Slabs, rows: Rows, values: Array) -> None:
-        row_kernels.scatter(rows, values, slabs.place)
+    def _rows_of_new_content(self, ids: Ids) -> Rows:
+        rows, is_new = self._storage.index.find_or_insert(ids)
+        self._storage.reserve()
+        if self._snapshot is not None:
+            self._snapshot.leave_out(rows[is_new])
+            self._snapshot.save(ids, rows)
+        return rows
 
+    def _begin_rows(self, ids: Ids, rows: Rows) -> None:
+        storage = self._storage
+        storage.reserve()
+        scatter(storage.values, rows, initializers.first_values(self.spec, self._key, ids))
+        scatter(storage.state, rows, self._state_or_first(rows, None))
+        self._admitted += rows.size
 
-def _copy_of(slabs: Slabs, rows: Rows, dtype: Any = None) -> Slabs:
-    scratch = Slabs(slabs.width, dtype or slabs.dtype)
-    scratch.reserve(max(1, rows.size))
-    return scratch
+    def _state_or_first(self, rows: Rows, state: Array | None) -> Array:
+        shape = (rows.size, self._storage.state.width)
+        if state is None:
+            return np.full(shape, self.optimizer.first_state, self.dtype)
+        assert state.shape == shape, "a state for each id, of the table's optimizer"
+        return for_kernels(state, self.dtype)
+
+    def _evict(self, incoming: int, now: float) -> None:
+        assert self._eviction is not None
+        ids, rows = self._eviction.leaving(incoming, self.steps, now)
+        self._remove(ids, rows)
+        self._evicted += ids.size
+
+    def _remove(self, ids: Ids, rows: Rows) -> None:
+        if ids.size == 0:
+            return
+        if self._snapshot is not None:
+            self._snapshot.save(ids, rows)
+        if self._touched is not None:
+            self._touched.left(ids, rows)
+        self._storage.index.remove(ids)
+
+    def _update(self, rows: Rows, grads: Array, lr: float) -> None:
+        storage = self._storage
+        if self.spec.dtype in ("fp32", "fp64"):
+            places = storage.values.place, storage.state.place
+            self.optimizer.update(rows, grads, *places, lr, self.steps)
+        else:
+            self._update_halves(rows, grads, lr)
+
+    def _update_halves(self, rows: Rows, grads: Array, lr: float) -> None:
+        """Update copies in float32, then round them back."""
+        storage = self._storage
+        values = widen(gather(storage.values, rows), self.spec.dtype)
+        state = gather(storage.state, rows)
+        own = np.arange(rows.size)
+        places = place_of(values), place_of(state)
+        self.optimizer.update(own, grads, *places, lr, self.steps)
+        scatter(storage.values, rows, narrow(values, self.spec.dtype))
+        scatter(storage.state, rows, state)
+
+    def _end_snapshot(self, completed: bool) -> None:
+        self._snapshot = None
+        if self._touched is not None:
+            self._touched.end_snapshot(completed)

@@ -1,6 +1,6 @@
 """One fused kernel per optimizer: read a row, its state and its gradient, write row and state.
 
-`values` and `state` say where slabs are (`Slabs.place`), `rows` are the distinct rows to change and
+`values` and `state` say where rows are (`slabs.Place`), `rows` are the distinct rows to change and
 `grads` their gradients [n, dim]. A row's state is [slots * dim] numbers; where an optimizer has two
 slots the second begins at `dim`. Numbers are passed in the values' own precision, or the loops
 would not vectorise.
@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 
 from flambeau.tables.compiled import kernel
-from flambeau.tables.row_kernels import row_of
+from flambeau.tables.row_kernels import later, prefetch_row, row_in
 
 
 @kernel
 def sgd(rows: Any, grads: Any, values: Any, lr: Any, decay: Any) -> None:
     """v -= lr (g + decay v)"""
+    v_slabs, v_shift = values
     dim = grads.shape[1]
     for i in range(rows.size):
-        v = row_of(values, rows[i], dim, grads)
+        prefetch_row(v_slabs, v_shift, later(rows, i), dim * grads.itemsize)
+        v = row_in(v_slabs, v_shift, rows[i], dim, grads)
         for j in range(dim):
             v[j] -= lr * (grads[i, j] + decay * v[j])
 
@@ -36,10 +38,14 @@ def momentum(
     nesterov: bool,
 ) -> None:
     """m = mu m + g; v -= lr m (nesterov: lr (g + mu m))"""
+    v_slabs, v_shift = values
+    s_slabs, s_shift = state
     dim = grads.shape[1]
     for i in range(rows.size):
-        v = row_of(values, rows[i], dim, grads)
-        m = row_of(state, rows[i], dim, grads)
+        prefetch_row(v_slabs, v_shift, later(rows, i), dim * grads.itemsize)
+        prefetch_row(s_slabs, s_shift, later(rows, i), dim * grads.itemsize)
+        v = row_in(v_slabs, v_shift, rows[i], dim, grads)
+        m = row_in(s_slabs, s_shift, rows[i], dim, grads)
         for j in range(dim):
             g = grads[i, j] + decay * v[j]
             m[j] = mu * m[j] + g
@@ -57,10 +63,14 @@ def adagrad(
     eps: Any,
 ) -> None:
     """a += g^2; v -= lr g / (sqrt(a) + eps)"""
+    v_slabs, v_shift = values
+    s_slabs, s_shift = state
     dim = grads.shape[1]
     for i in range(rows.size):
-        v = row_of(values, rows[i], dim, grads)
-        a = row_of(state, rows[i], dim, grads)
+        prefetch_row(v_slabs, v_shift, later(rows, i), dim * grads.itemsize)
+        prefetch_row(s_slabs, s_shift, later(rows, i), dim * grads.itemsize)
+        v = row_in(v_slabs, v_shift, rows[i], dim, grads)
+        a = row_in(s_slabs, s_shift, rows[i], dim, grads)
         for j in range(dim):
             g = grads[i, j] + decay * v[j]
             a[j] += g * g
@@ -78,10 +88,14 @@ def rowwise_adagrad(
     eps: Any,
 ) -> None:
     """a += mean(g^2), one number a row; v -= lr g / (sqrt(a) + eps)"""
+    v_slabs, v_shift = values
+    s_slabs, s_shift = state
     dim = grads.shape[1]
     for i in range(rows.size):
-        v = row_of(values, rows[i], dim, grads)
-        a = row_of(state, rows[i], 1, grads)
+        prefetch_row(v_slabs, v_shift, later(rows, i), dim * grads.itemsize)
+        prefetch_row(s_slabs, s_shift, later(rows, i), grads.itemsize)
+        v = row_in(v_slabs, v_shift, rows[i], dim, grads)
+        a = row_in(s_slabs, s_shift, rows[i], 1, grads)
         total = grads.dtype.type(0)
         for j in range(dim):
             g = grads[i, j] + decay * v[j]
@@ -109,11 +123,15 @@ def adam(
 
     `rate` is lr sqrt(1 - beta2^t) / (1 - beta1^t); `shrink` is 1 - lr weight_decay for AdamW.
     """
+    v_slabs, v_shift = values
+    s_slabs, s_shift = state
     dim = grads.shape[1]
     one = grads.dtype.type(1)
     for i in range(rows.size):
-        v = row_of(values, rows[i], dim, grads)
-        s = row_of(state, rows[i], 2 * dim, grads)
+        prefetch_row(v_slabs, v_shift, later(rows, i), dim * grads.itemsize)
+        prefetch_row(s_slabs, s_shift, later(rows, i), 2 * dim * grads.itemsize)
+        v = row_in(v_slabs, v_shift, rows[i], dim, grads)
+        s = row_in(s_slabs, s_shift, rows[i], 2 * dim, grads)
         for j in range(dim):
             g = grads[i, j] + decay * v[j]
             m = beta1 * s[j] + (one - beta1) * g
@@ -135,11 +153,15 @@ def rmsprop(
     eps: Any,
 ) -> None:
     """a = alpha a + (1 - alpha) g^2; v -= lr g / (sqrt(a) + eps)"""
+    v_slabs, v_shift = values
+    s_slabs, s_shift = state
     dim = grads.shape[1]
     one = grads.dtype.type(1)
     for i in range(rows.size):
-        v = row_of(values, rows[i], dim, grads)
-        a = row_of(state, rows[i], dim, grads)
+        prefetch_row(v_slabs, v_shift, later(rows, i), dim * grads.itemsize)
+        prefetch_row(s_slabs, s_shift, later(rows, i), dim * grads.itemsize)
+        v = row_in(v_slabs, v_shift, rows[i], dim, grads)
+        a = row_in(s_slabs, s_shift, rows[i], dim, grads)
         for j in range(dim):
             g = grads[i, j] + decay * v[j]
             a[j] = alpha * a[j] + (one - alpha) * g * g
@@ -158,10 +180,14 @@ def ftrl(
     beta: Any,
 ) -> None:
     """FTRL-Proximal with per-coordinate rates; the state is z, then n."""
+    v_slabs, v_shift = values
+    s_slabs, s_shift = state
     dim = grads.shape[1]
     for i in range(rows.size):
-        v = row_of(values, rows[i], dim, grads)
-        s = row_of(state, rows[i], 2 * dim, grads)
+        prefetch_row(v_slabs, v_shift, later(rows, i), dim * grads.itemsize)
+        prefetch_row(s_slabs, s_shift, later(rows, i), 2 * dim * grads.itemsize)
+        v = row_in(v_slabs, v_shift, rows[i], dim, grads)
+        s = row_in(s_slabs, s_shift, rows[i], 2 * dim, grads)
         for j in range(dim):
             g = grads[i, j]
             n = s[dim + j]
@@ -177,16 +203,12 @@ def ftrl(
 
 
 @kernel
-def clip_rows(grads: Any, limit: Any) -> int:
-    """Scale gradients whose norm exceeds `limit` down to it; how many there were."""
-    clipped = 0
+def clipped(grads: Any, limit: Any, out: Any) -> None:
+    """`out` becomes the gradients, those whose norm exceeds `limit` scaled down to it."""
     for i in range(grads.shape[0]):
         total = grads.dtype.type(0)
         for j in range(grads.shape[1]):
             total += grads[i, j] * grads[i, j]
-        if total > limit * limit:
-            scale = limit / np.sqrt(total)
-            for j in range(grads.shape[1]):
-                grads[i, j] *= scale
-            clipped += 1
-    return clipped
+        scale = limit / np.sqrt(total) if total > limit * limit else grads.dtype.type(1)
+        for j in range(grads.shape[1]):
+            out[i, j] = grads[i, j] * scale

@@ -1,9 +1,9 @@
 """The training loop of one worker."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, final
+from typing import Any, Literal, final
 
 import torch
 from torch import nn
@@ -13,24 +13,19 @@ from flambeau.config import JobSettings
 from flambeau.data.batch import Batch
 from flambeau.data.loader import Loader, StepRows
 from flambeau.errors import DataError
-from flambeau.strategies.base import Strategy
+from flambeau.strategies.base import StepShare, Strategy
 from flambeau.strategies.group import Group
 from flambeau.training.best import Best
 from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.evaluation import Scores
+from flambeau.training.milestones import Milestones, Saving
+from flambeau.training.peeking import Peeking
 from flambeau.training.position import Position
 from flambeau.training.pulse import Beat, Pulse
 from flambeau.training.schedules import LearningRate
 from flambeau.training.step import Step
 
 Status = Literal["finished", "stopped"]
-
-
-class Saving(Protocol):
-    """What the loop asks of whoever writes checkpoints."""
-
-    def save(self, metrics: dict[str, float], *, best: bool) -> None:
-        """Begin to write a checkpoint of this moment. Called on every worker."""
 
 
 @dataclass
@@ -50,6 +45,7 @@ class TrainingParts:
     saving: Saving
     report: Callable[..., None]
     stop_requested: Callable[[], bool]
+    pulse: Pulse
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
@@ -65,18 +61,21 @@ class Trainer:
     ) -> None:
         self._settings, self._parts = settings, parts
         self.position = position
-        self.best = best
-        stopping = settings.early_stopping
-        self.patience = (
-            Best(stopping.metric, stopping.mode, stopping.min_delta) if stopping else None
-        )
-        self.metrics: dict[str, float] = {}
-        self.history: list[dict[str, Any]] = []
-        self._pulse = Pulse(parts.group, position.step)
+        self.milestones = Milestones(settings, parts, position, best)
+        self._pulse = parts.pulse
         self._template: Batch | None = None
         self._stop = False
-        self._saved: tuple[int, bool] | None = None
         self._beat_time = time.perf_counter()
+
+    @property
+    def strategy(self) -> Strategy:
+        """How replicas agree."""
+        return self._parts.strategy
+
+    @property
+    def optimizers(self) -> dict[str, Optimizer]:
+        """The dense optimizers by name."""
+        return self._parts.optimizers
 
     @property
     def steps_total(self) -> int | None:
@@ -88,17 +87,18 @@ class Trainer:
         parts = self._parts
         parts.model.train()
         parts.view.step, parts.view.epoch = self.position.step, self.position.epoch
-        self._saved = self._state_to_save() if self.position.step else None
+        if self.position.step:
+            self.milestones.restored()
         # A run that early stopping had ended does not train on when it is started again.
-        self._stop = self.finished_early
+        self._stop = self.milestones.finished_early
         parts.callbacks.on_start(parts.view)
         self._beat_time = time.perf_counter()
         while not self._over():
             self._epoch()
-        stopped = self._stop and not self.finished_early
+        stopped = self._stop and not self.milestones.finished_early
         if not stopped:
-            self._evaluate()
-        self._checkpoint()
+            self.milestones.evaluate()
+        self.milestones.checkpoint()
         self._beat()
         parts.callbacks.on_end(parts.view)
         return "stopped" if stopped else "finished"
@@ -106,30 +106,22 @@ class Trainer:
     def _over(self) -> bool:
         done = self.position.epoch >= self._settings.epochs
         limit = self._settings.max_steps
-        return done or self._stop or (limit is not None and self.position.step >= limit)
-
-    @property
-    def finished_early(self) -> bool:
-        """Whether the metric that early stopping watches has run out of patience."""
-        patience = self._settings.early_stopping
-        return (
-            self.patience is not None
-            and patience is not None
-            and self.patience.stale >= patience.patience
-        )
+        # All end at the same step: whoever was left behind gets there first.
+        stop = self._stop and not self._left_behind()
+        return done or stop or (limit is not None and self.position.step >= limit)
 
     def _epoch(self) -> None:
         parts, position = self._parts, self.position
         self._announce("epoch_start", epoch=position.epoch)
         steps = parts.loader.epoch(position.epoch, position.step_in_epoch, position.start_row)
         try:
-            complete = self._steps(steps)
+            complete = self._steps(Peeking(steps))
         finally:
             steps.close()
         if complete:
             self._end_epoch()
 
-    def _steps(self, steps: Iterator[StepRows]) -> bool:
+    def _steps(self, steps: Peeking[StepRows]) -> bool:
         """Train on the steps of an epoch; whether it came to its end."""
         started = time.perf_counter()
         while True:
@@ -137,15 +129,40 @@ class Trainer:
             rows, all_rows = self._agree_on_rows(item)
             if not all_rows:
                 return True
-            fetched = time.perf_counter()
-            loss = self._train(item.batch if item is not None else None, rows, all_rows)
-            now = time.perf_counter()
-            self._pulse.add(loss, rows, now - started, fetched - started)
-            started = now
-            self.position.advance(all_rows)
-            self._after_step(loss)
+            if self._left_behind():
+                self._catch_up(all_rows)
+            else:
+                fetched = time.perf_counter()
+                batch = item.batch if item is not None else None
+                if batch is not None:
+                    self._look_ahead(batch, steps)
+                loss = self._train(batch, rows, all_rows)
+                now = time.perf_counter()
+                self._pulse.add(loss, rows, now - started, fetched - started)
+                started = now
+                self.position.advance(all_rows)
+                self._after_step(loss)
+            self._meet_if_due()
             if self._over():
                 return False
+
+    def _left_behind(self) -> bool:
+        """Whether the others have made this step already, without waiting for this worker."""
+        done = self._parts.strategy.steps_done
+        return done is not None and done > self.position.step
+
+    def _catch_up(self, all_rows: int) -> None:
+        """Pass over a step that was made without this worker."""
+        parts, position = self._parts, self.position
+        for schedule in parts.schedules.values():
+            schedule.step()
+        position.advance(all_rows)
+        parts.view.step, parts.view.epoch = position.step, position.epoch
+
+    def _look_ahead(self, batch: Batch, steps: Peeking[StepRows]) -> None:
+        strategy = self._parts.strategy
+        following = steps.peek() if strategy.looks_ahead else None
+        strategy.look_ahead(batch, following.batch if following is not None else None)
 
     def _agree_on_rows(self, item: StepRows | None) -> tuple[int, int]:
         """The rows of this worker and of all in this step. All 0: the epoch is over."""
@@ -157,26 +174,29 @@ class Trainer:
 
     def _train(self, batch: Batch | None, rows: int, all_rows: int) -> float:
         parts = self._parts
+        share = StepShare(rows, all_rows, self.position.step)
         if batch is None:
-            loss = self._train_without_rows()
+            loss = self._train_without_rows(share)
         else:
             batch = batch.to(parts.device)
             self._template = parts.view.batch = batch
-            share = rows * parts.group.size / all_rows
-            loss = parts.step(batch, share, self.position.step)
+            loss = parts.step(batch, parts.strategy.begin(share), self.position.step)
         for schedule in parts.schedules.values():
             schedule.step()
         return loss
 
-    def _train_without_rows(self) -> float:
-        """Take part in the exchange with the last batch once more, at weight 0."""
+    def _train_without_rows(self, share: StepShare) -> float:
+        """Take part in the exchange without rows, or with the last batch once more at weight 0."""
         parts = self._parts
+        if parts.strategy.sit_out(share):
+            return 0.0
         if self._template is None:
             raise DataError(
                 f"worker {parts.group.rank} has no rows at all; use fewer workers or more data"
             )
         buffers = [buffer.clone() for buffer in parts.model.buffers()]
         parts.strategy.weightless(True)
+        parts.strategy.begin(share)
         parts.step(self._template, 0.0, self.position.step)
         parts.strategy.weightless(False)
         with torch.no_grad():
@@ -185,16 +205,21 @@ class Trainer:
         return 0.0
 
     def _after_step(self, loss: float) -> None:
-        parts, position, settings = self._parts, self.position, self._settings
+        parts, position = self._parts, self.position
         view = parts.view
         view.step, view.epoch, view.loss = position.step, position.epoch, loss
         parts.callbacks.on_step_end(view)
+        self._stop = self._stop or parts.strategy.stop
         if self._pulse.due(position.step):
             self._beat()
-        if _due(settings.evaluation.every_steps, position.step):
+
+    def _meet_if_due(self) -> None:
+        """Evaluate and save with all others, who wait for a worker that was left behind."""
+        settings, step = self._settings, self.position.step
+        if _due(settings.evaluation.every_steps, step):
             self._evaluate()
-        if _due(settings.checkpoints.every_steps, position.step):
-            self._checkpoint()
+        if _due(settings.checkpoints.every_steps, step):
+            self.milestones.checkpoint()
 
     def _end_epoch(self) -> None:
         parts, position, settings = self._parts, self.position, self._settings
@@ -208,7 +233,11 @@ class Trainer:
         if _due(settings.evaluation.every_epochs, position.epoch):
             self._evaluate()
         if _due(settings.checkpoints.every_epochs, position.epoch):
-            self._checkpoint()
+            self.milestones.checkpoint()
+
+    def _evaluate(self) -> None:
+        self.milestones.evaluate()
+        self._stop = self._stop or self.milestones.finished_early
 
     def _beat(self) -> None:
         """Compare notes with the other workers, and tell the observers."""
@@ -216,7 +245,7 @@ class Trainer:
         wants = parts.stop_requested() or parts.view.stopping
         waiting = parts.strategy.communication_seconds()
         beat = self._pulse.agree(self.position.step, stop=wants, communication=waiting)
-        self._stop = self._stop or beat.stop
+        self._stop = self._stop or beat.stop or parts.strategy.stop
         now = time.perf_counter()
         elapsed, self._beat_time = now - self._beat_time, now
         if beat.rows and parts.group.first:
@@ -238,50 +267,6 @@ class Trainer:
             compute_seconds=max(0.0, busy),
             communication_seconds=beat.communication_seconds,
         )
-
-    def _is_evaluated(self) -> bool:
-        """Whether this very step has been evaluated, perhaps before the run was resumed."""
-        return bool(self.history) and self.history[-1]["step"] == self.position.step
-
-    def _state_to_save(self) -> tuple[int, bool]:
-        """What makes a checkpoint worth writing: a new step, or metrics of the same one."""
-        return self.position.step, self._is_evaluated()
-
-    def _evaluate(self) -> None:
-        parts, step = self._parts, self.position.step
-        if parts.evaluate is None or self._is_evaluated():
-            return
-        started = time.perf_counter()
-        parts.strategy.synchronize()
-        scores = parts.evaluate()
-        self.metrics = scores.metrics
-        epoch = self.position.epoch
-        self.history.append({"step": step, "epoch": epoch, **scores.metrics})
-        self._announce(
-            "evaluation",
-            step=step,
-            epoch=epoch,
-            metrics=scores.metrics,
-            rows=scores.rows,
-            seconds=time.perf_counter() - started,
-        )
-        parts.callbacks.on_evaluation(parts.view, scores.metrics)
-        self._judge(scores.metrics)
-
-    def _judge(self, metrics: dict[str, float]) -> None:
-        if self.patience is not None:
-            self.patience.improves(metrics)
-            self._stop = self._stop or self.finished_early
-        if self.best is not None and self.best.improves(metrics):
-            self._checkpoint(best=True)
-
-    def _checkpoint(self, *, best: bool = False) -> None:
-        state = self._state_to_save()
-        if self._saved == state and not best:
-            return
-        self._saved = state
-        self._parts.strategy.synchronize()
-        self._parts.saving.save(self.metrics if self._is_evaluated() else {}, best=best)
 
     def _announce(self, kind: str, **fields: Any) -> None:
         if self._parts.group.first:

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from flambeau.config.code import CodeRef
 from flambeau.config.optimizer import DENSE_OPTIMIZERS, OptimizerSetting, OptimizerSpec
 from flambeau.config.settings import nearest
+from flambeau.embeddings.attach import has_tables
 from flambeau.errors import ModelError
 
 LoadCode = Callable[[CodeRef], Any]
@@ -35,7 +36,7 @@ def build_optimizers(
     of `model.named_parameters()`; the first that matches decides.
     """
     if not isinstance(setting, Mapping):
-        parameters = _trainable(model, "")
+        parameters = _trainable(model, "", may_be_none=has_tables(model))
         return {"": _build(setting, parameters, _has_sparse_gradients(model), load_code)}
     parts = {name: _trainable(_submodule(model, name), name) for name in setting}
     _check_complete(model, parts)
@@ -43,6 +44,18 @@ def build_optimizers(
         name: _build(spec, parts[name], _has_sparse_gradients(model), load_code)
         for name, spec in setting.items()
     }
+
+
+def optimizer_class(setting: OptimizerSetting, load_code: LoadCode) -> Callable[..., Any]:
+    """What builds an optimizer from parameter groups that have all their options.
+
+    A function of the user's is asked once, with a parameter of no use, for the kind it makes.
+    """
+    assert not isinstance(setting, Mapping)
+    if isinstance(setting, CodeRef):
+        made = load_code(setting)([nn.Parameter(torch.zeros(1))])
+        return type(_checked(made, setting.name))
+    return _optimizer_class(setting, load_code)
 
 
 def scale_learning_rates(optimizers: Mapping[str, Optimizer], workers: int, mode: str) -> None:
@@ -56,11 +69,14 @@ def scale_learning_rates(optimizers: Mapping[str, Optimizer], workers: int, mode
             group["lr"] = group["lr"] * factor
 
 
-def _trainable(module: nn.Module, name: str) -> _Named:
+def _trainable(module: nn.Module, name: str, *, may_be_none: bool = False) -> _Named:
     prefix = f"{name}." if name else ""
     parameters = {
         prefix + key: value for key, value in module.named_parameters() if value.requires_grad
     }
+    if not parameters and may_be_none:
+        # Its tables have optimizers of their own; schedules need one to hold on to.
+        return {"": nn.Parameter(torch.empty(0))}
     if not parameters:
         where = f"submodule '{name}'" if name else "the model"
         raise ModelError(f"{where} has no parameter that requires gradients: nothing to train")

@@ -10,7 +10,8 @@ class Position:
 
     `start_row` is the row of the epoch's order at which the epoch was (re)entered: 0, unless a run
     went on with another number of workers in the middle of an epoch. `rows` counts every row of
-    an epoch once; `repeated` those that were applied once more because an epoch started again.
+    an epoch once; `repeated` those that were applied once more because an epoch started again, and
+    `dropped` those whose gradients were left out.
     """
 
     step: int = 0
@@ -20,6 +21,7 @@ class Position:
     rows: int = 0
     rows_in_epoch: int = 0
     repeated: int = 0
+    dropped: int = 0
 
     def advance(self, rows: int) -> None:
         """One update with `rows` rows over all workers has been made."""

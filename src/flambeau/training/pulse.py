@@ -4,8 +4,12 @@ Comparing at every step would cost a small step dearly, and comparing every n st
 slow one deaf; so the next moment follows from how long the steps took, as agreed by all.
 """
 
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch
 
@@ -27,13 +31,10 @@ class Beat:
     stop: bool
 
 
-@final
-class Pulse:
-    """Collects numbers on this worker, and agrees on them with the others when it is due."""
+class Pulse(ABC):
+    """Collects numbers on this worker until they are due to be shared."""
 
-    def __init__(self, group: Group, step: int) -> None:
-        self._group = group
-        self._due = step + 1
+    def __init__(self) -> None:
         self._clear()
 
     def _clear(self) -> None:
@@ -43,15 +44,34 @@ class Pulse:
         self._seconds = self._data = 0.0
 
     def add(self, loss: float, rows: int, seconds: float, data_seconds: float) -> None:
-        """One step of this worker."""
-        self._loss += loss * rows
-        self._rows += rows
+        """One step of this worker; a step that was skipped has no loss."""
+        if not math.isnan(loss):
+            self._loss += loss * rows
+            self._rows += rows
         self._steps += 1
         self._seconds += seconds
         self._data += data_seconds
 
+    @abstractmethod
     def due(self, step: int) -> bool:
-        """Whether to call `agree` after this step; the same answer on every worker."""
+        """Whether to call `agree` after this step."""
+
+    @abstractmethod
+    def agree(self, step: int, *, stop: bool, communication: float) -> Beat:
+        """Share the numbers. A beat without rows is told by someone else."""
+
+
+@final
+class CollectivePulse(Pulse):
+    """All workers compare notes with each other, at the same steps."""
+
+    def __init__(self, group: Group, step: int) -> None:
+        super().__init__()
+        self._group = group
+        self._due = step + 1
+
+    def due(self, step: int) -> bool:
+        """The same answer on every worker."""
         return step >= self._due
 
     def agree(self, step: int, *, stop: bool, communication: float) -> Beat:
@@ -71,3 +91,41 @@ class Pulse:
             communication_seconds=waiting / self._group.size,
             stop=stops > 0,
         )
+
+
+@final
+class ReportedPulse(Pulse):
+    """Each worker tells the coordinator, which adds up; nobody waits for a slow one.
+
+    `report` takes the fields of a `pulse` report, `want_stop` is called once when a worker's own
+    callback asks for an end. Whether to stop comes with the rounds.
+    """
+
+    def __init__(self, report: Callable[..., None], want_stop: Callable[[], None]) -> None:
+        super().__init__()
+        self._report, self._want_stop = report, want_stop
+        self._due = 0.0
+        self._asked = False
+
+    def due(self, step: int) -> bool:
+        """At its own pace."""
+        return time.perf_counter() >= self._due
+
+    def agree(self, step: int, *, stop: bool, communication: float) -> Beat:
+        """Tell the coordinator."""
+        self._due = time.perf_counter() + PULSE_SECONDS
+        if stop and not self._asked:
+            self._asked = True
+            self._want_stop()
+        fields: dict[str, Any] = {
+            "step": step,
+            "loss": self._loss,
+            "rows": self._rows,
+            "steps": self._steps,
+            "seconds": self._seconds,
+            "data_seconds": self._data,
+            "communication_seconds": communication,
+        }
+        self._report(**fields)
+        self._clear()
+        return Beat(math.nan, 0, 0.0, 0.0, 0.0, stop=False)

@@ -50,6 +50,9 @@ class StandardStep(Step):
             loss = self._compute(part)
             value = loss.item()
             if not math.isfinite(value):
+                if self._strategy.skips_non_finite:
+                    self._strategy.skip()
+                    return math.nan
                 raise not_finite(value, batch, number)
             fraction = part.size / batch.size
             scale = share * fraction

@@ -2,11 +2,12 @@
 
 import json
 import math
+import zlib
 from pathlib import Path
 
 import pytest
 
-from flambeau.checkpoint.manifest import MANIFEST, FileEntry, Manifest
+from flambeau.checkpoint.manifest import MANIFEST, FileEntry, Manifest, TableEntry
 from flambeau.errors import CheckpointError
 
 
@@ -25,6 +26,22 @@ def manifest() -> Manifest:
 def test_it_reads_back_equal(tmp_path: Path) -> None:
     manifest().write(tmp_path)
     assert Manifest.read(tmp_path) == manifest()
+
+
+def test_its_tables_read_back_equal(tmp_path: Path) -> None:
+    layers = [["table-item-0.safetensors"], ["../step-00000005/table-item-0.safetensors"]]
+    entry = TableEntry(spec={"name": "item", "dim": 4}, layers=layers)
+    written = manifest().model_copy(update={"tables": {"item": entry}})
+    written.write(tmp_path)
+    assert Manifest.read(tmp_path) == written
+    assert written.bases == {"step-00000005"}
+
+
+def test_one_from_before_there_were_tables_has_none(tmp_path: Path) -> None:
+    values = manifest().model_dump(exclude={"tables"}) | {"metrics": {"loss": 0.25}}
+    checksum = zlib.crc32(json.dumps(values, sort_keys=True).encode())
+    (tmp_path / MANIFEST).write_text(json.dumps(values | {"crc32": checksum}))
+    assert Manifest.read(tmp_path).tables == {}
 
 
 def test_metrics_that_are_not_numbers_survive(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.checkpoint import RunDirectory, checkpoints, lease, mark_best, prune
-from flambeau.checkpoint.manifest import MANIFEST
+from flambeau.checkpoint import RunDirectory, checkpoints, lease, mark_best, prune, retention
+from flambeau.checkpoint.manifest import MANIFEST, Manifest, TableEntry
 from flambeau.checkpoint.store import TrainingState, write_checkpoint
 from flambeau.errors import CheckpointError
 
@@ -94,6 +94,37 @@ def test_there_is_no_lease_on_what_is_being_removed(trained: RunDirectory) -> No
 def test_there_is_no_lease_on_what_is_gone(trained: RunDirectory) -> None:
     with pytest.raises(CheckpointError, match="no longer there"), lease(trained.path / "no"):
         pass
+
+
+def with_base(run: RunDirectory, step: int, base: int) -> None:
+    """Make the tables of one checkpoint add to those of another."""
+    layers = [["table-item-0.safetensors"], [f"../step-{base:08d}/table-item-0.safetensors"]]
+    tables = {"item": TableEntry(spec={}, layers=layers)}
+    directory = run.checkpoints / f"step-{step:08d}"
+    Manifest.read(directory).model_copy(update={"tables": tables}).write(directory)
+
+
+def test_the_base_of_one_that_stays_stays(trained: RunDirectory) -> None:
+    with_base(trained, step=4, base=2)
+    prune(trained, 1)
+    assert steps(trained) == [2, 4]
+
+
+def test_the_base_of_a_leased_one_stays_as_long(trained: RunDirectory) -> None:
+    with_base(trained, step=3, base=1)
+    with lease(trained.checkpoints / "step-00000003"):
+        prune(trained, 1)
+        assert steps(trained) == [1, 3, 4]
+    prune(trained, 1)
+    assert steps(trained) == [4]
+
+
+def test_one_goes_before_its_base(trained: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[str] = []
+    monkeypatch.setattr(retention, "remove_checkpoint", lambda path: removed.append(path.name))
+    with_base(trained, step=3, base=2)
+    prune(trained, 1)
+    assert removed == ["step-00000003", "step-00000002", "step-00000001"]
 
 
 def test_what_a_crash_left_goes(trained: RunDirectory) -> None:

@@ -9,9 +9,17 @@ import pytest
 import torch
 
 from flambeau.checkpoint import RunDirectory, checkpoints, saver, store
+from flambeau.checkpoint.manifest import FileEntry, Manifest, TableEntry
 from flambeau.checkpoint.saver import CheckpointSaver
-from flambeau.checkpoint.store import Snapshot, TrainingState, read_checkpoint, write_snapshot
-from flambeau.errors import CheckpointError
+from flambeau.checkpoint.store import (
+    Others,
+    Snapshot,
+    TrainingState,
+    read_checkpoint,
+    write_snapshot,
+)
+from flambeau.checkpoint.tree_file import read_tree, write_tree
+from flambeau.errors import CheckpointError, MessagingError
 
 MakeState = Callable[[int], TrainingState]
 WAIT = CheckpointSaver.wait
@@ -23,9 +31,9 @@ class Gate:
     def __init__(self) -> None:
         self.opened = threading.Event()
 
-    def __call__(self, run: RunDirectory, snapshot: Snapshot) -> Path:
+    def __call__(self, run: RunDirectory, snapshot: Snapshot, others: Others | None) -> Path:
         assert self.opened.wait(30)
-        return write_snapshot(run, snapshot)
+        return write_snapshot(run, snapshot, others)
 
 
 @pytest.fixture
@@ -143,3 +151,92 @@ def test_close_ends_the_thread(run: RunDirectory, make_state: MakeState) -> None
     writer.save(make_state(1))
     writer.close()
     assert threading.active_count() == before
+
+
+TABLE = TableEntry(spec={"name": "user", "dim": 2}, layers=[["table.arrow"]])
+
+
+class Servers:
+    """Others who write a file into each checkpoint, when the saver waits for them."""
+
+    def __init__(self) -> None:
+        self.directories: list[Path] = []
+        self.fails: Exception | None = None
+
+    def begin(self, directory: Path) -> Others:
+        assert list(directory.iterdir()) == []
+        self.directories.append(directory)
+        number = len(self.directories)
+        return lambda: self._finish(directory, number)
+
+    def _finish(
+        self, directory: Path, number: int
+    ) -> tuple[dict[str, FileEntry], dict[str, TableEntry]]:
+        entry = write_tree(directory / "server.safetensors", {"rows": number})
+        if self.fails is not None:
+            raise self.fails
+        return {"server.safetensors": entry}, {"user": TABLE}
+
+
+def test_what_others_write_is_part_of_the_checkpoint(
+    run: RunDirectory, make_state: MakeState
+) -> None:
+    with CheckpointSaver(run, keep=3) as writer:
+        writer.save(make_state(1), begin=Servers().begin)
+    (path,) = checkpoints(run)
+    manifest = Manifest.read(path)
+    file = "server.safetensors"
+    assert read_tree(path / file, manifest.files[file]) == {"rows": 1}
+    assert manifest.tables == {"user": TABLE}
+    assert torch.equal(read_checkpoint(path).model["weight"], make_state(1).model["weight"])
+
+
+def test_others_have_begun_when_save_returns_and_are_waited_for_later(
+    run: RunDirectory, make_state: MakeState, gate: Gate
+) -> None:
+    servers = Servers()
+    with CheckpointSaver(run, keep=3) as writer:
+        writer.save(make_state(1), begin=servers.begin)
+        (directory,) = servers.directories
+        assert list(directory.iterdir()) == []
+        gate.opened.set()
+    assert checkpoints(run) == [directory]
+
+
+def test_a_checkpoint_of_the_same_step_is_replaced_with_what_others_wrote(
+    run: RunDirectory, make_state: MakeState
+) -> None:
+    servers = Servers()
+    with CheckpointSaver(run, keep=3) as writer:
+        writer.save(make_state(1), begin=servers.begin)
+        writer.save(make_state(1), begin=servers.begin)
+    (path,) = checkpoints(run)
+    entry = Manifest.read(path).files["server.safetensors"]
+    assert read_tree(path / "server.safetensors", entry) == {"rows": 2}
+
+
+def test_if_others_fail_the_next_call_says_so_and_nothing_is_left(
+    run: RunDirectory, make_state: MakeState
+) -> None:
+    servers = Servers()
+    servers.fails = MessagingError("server 1 does not answer")
+    with CheckpointSaver(run, keep=3) as writer:
+        writer.save(make_state(1), begin=servers.begin)
+        with pytest.raises(MessagingError, match="server 1 does not answer"):
+            writer.wait()
+    assert list(run.checkpoints.iterdir()) == []
+
+
+def test_if_others_cannot_begin_that_is_raised_at_once_and_nothing_is_left(
+    run: RunDirectory, make_state: MakeState
+) -> None:
+    def begin(directory: Path) -> Others:
+        (directory / "half").touch()
+        raise MessagingError("server 0 is gone")
+
+    with CheckpointSaver(run, keep=3) as writer:
+        with pytest.raises(MessagingError, match="server 0 is gone"):
+            writer.save(make_state(1), begin=begin)
+        assert list(run.checkpoints.iterdir()) == []
+        writer.save(make_state(2))
+    assert [path.name for path in checkpoints(run)] == ["step-00000002"]

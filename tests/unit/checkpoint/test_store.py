@@ -18,6 +18,7 @@ from flambeau.checkpoint.store import (
     DENSE,
     STATE,
     TrainingState,
+    make_room,
     newest_readable,
     read_checkpoint,
     write_checkpoint,
@@ -235,3 +236,33 @@ def test_the_manifest_has_the_size_of_each_file(run: RunDirectory, make_state: M
     files = json.loads((path / MANIFEST).read_text())["files"]
     sizes = {name: (path / name).stat().st_size for name in (DENSE, STATE)}
     assert {name: entry["size"] for name, entry in files.items()} == sizes
+
+
+def test_there_is_room_for_a_checkpoint_where_there_was_none(run: RunDirectory) -> None:
+    directory = make_room(run, 5)
+    assert directory == run.checkpoints / "step-00000005"
+    assert list(directory.iterdir()) == []
+    assert checkpoints(run) == []
+
+
+def test_room_is_made_in_place_of_a_checkpoint_of_the_same_step_only(
+    run: RunDirectory, make_state: MakeState
+) -> None:
+    other, same = write_checkpoint(run, make_state(1)), write_checkpoint(run, make_state(2))
+    assert make_room(run, 2) == same
+    assert list(same.iterdir()) == []
+    assert checkpoints(run) == [other]
+
+
+def test_where_there_can_be_no_room_the_last_checkpoint_is_named(
+    run: RunDirectory, make_state: MakeState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_checkpoint(run, make_state(1))
+
+    def full(self: Path, **_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    message = "no space left .* step 2 was not written, step-00000001 is the last"
+    with pytest.raises(CheckpointError, match=message):
+        make_room(run, 2)

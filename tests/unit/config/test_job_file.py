@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 
 from flambeau.config import (
+    AllReduce,
     CodeRef,
     DatasetData,
     FileData,
+    Hybrid,
     JobSettings,
     Local,
     OptimizerSpec,
+    ParameterServer,
     Schedule,
 )
 from flambeau.config.job_file import JobFile, load_job_file
@@ -121,6 +124,35 @@ def test_forms_of_optimizers(write: Any, text: str, expected: Any) -> None:
     assert job.settings().optimizer == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ftrl", OptimizerSpec(name="ftrl")),
+        ("{name: adagrad, lr: 0.05}", OptimizerSpec(name="adagrad", args={"lr": 0.05})),
+        ("null", None),
+    ],
+)
+def test_forms_of_the_optimizer_of_tables(write: Any, text: str, expected: Any) -> None:
+    job = load_job_file(write(f"{SMALL}table_optimizer: {text}"))
+    assert job.settings().table_optimizer == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("all_reduce", AllReduce()),
+        ("parameter_server", ParameterServer()),
+        (
+            "{parameter_server: {servers: 2, consistency: bounded, staleness: 2}}",
+            ParameterServer(servers=2, consistency="bounded", staleness=2),
+        ),
+        ("{hybrid: {servers: 3}}", Hybrid(servers=3)),
+    ],
+)
+def test_forms_of_strategies(write: Any, text: str, expected: Any) -> None:
+    assert load_job_file(write(f"{SMALL}strategy: {text}")).settings().strategy == expected
+
+
 @pytest.mark.parametrize("text", ["local", "{local: {}}", "{local: {workers: 1}}", "{local: null}"])
 def test_forms_of_clusters(write: Any, text: str) -> None:
     assert load_job_file(write(f"{SMALL}cluster: {text}")).settings().cluster == Local(1)
@@ -181,7 +213,26 @@ def test_where_to_start_from(write: Any) -> None:
             "optimizer=3: write a name, {name: sgd, lr: 0.1}, or {submodule: optimizer}",
         ),
         ("strategy: all_reduc", "unknown key 'strategy.all_reduc'; did you mean 'all_reduce'?"),
-        ("strategy: {}", "strategy={}: name one of: all_reduce"),
+        ("strategy: {}", "strategy={}: name one of: all_reduce, parameter_server, hybrid"),
+        (
+            "strategy: {hybrid: {}, parameter_server: {}}",
+            "strategy={'hybrid': {}, 'parameter_server': {}}: name one of: all_reduce, "
+            "parameter_server, hybrid",
+        ),
+        (
+            "strategy: {parameter_server: {server: 2}}",
+            "unknown key 'strategy.parameter_server.server'; did you mean 'servers'?",
+        ),
+        (
+            "strategy: {parameter_server: {backup_workers: 1}}",
+            "strategy.backup_workers=1 with 1 worker(s): give 0 to 0, so that a step has at least "
+            "one gradient",
+        ),
+        ("table_optimizer: 3", "table_optimizer=3: write a name, or {name: adagrad, lr: 0.05}"),
+        (
+            "table_optimizer: adagrd",
+            "table_optimizer.name='adagrd': unknown optimizer; did you mean 'adagrad'?",
+        ),
         (
             "strategy: {all_reduce: {compresion: bf16}}",
             "unknown key 'strategy.all_reduce.compresion'; did you mean 'compression'?",

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from flambeau.coordination.membership import START_SECONDS, Membership
@@ -78,3 +79,33 @@ def test_a_role_of_another_generation_is_no_member(members: Membership) -> None:
     old = RoleSpec(Role.WORKER, 0, 2, 0, 2, 0, generation=9)
     assert spec(0) in members
     assert old not in members
+
+
+def test_another_process_takes_a_lost_ones_place_in_the_order(members: Membership) -> None:
+    join(members, 0)
+    join(members, 1)
+    members[spec(0)].done = True
+    other = msgspec.structs.replace(spec(0), attempt=1)
+    members.replace(spec(0), other, now=130.0)
+    assert [member.spec for member in members.all()] == [other, spec(1), EVALUATOR]
+    assert spec(0) not in members
+    new = members[other]
+    assert (new.peer, new.joined, new.done, new.last_seen) == (None, None, False, 130.0)
+
+
+def test_a_replacement_gets_time_to_start(members: Membership) -> None:
+    other = msgspec.structs.replace(spec(0), attempt=1)
+    members.replace(spec(0), other, now=200.0)
+    silent = [member.spec for member in members.silent(now=100.0 + 2 * START_SECONDS, timeout=1.0)]
+    assert other in silent
+    assert other not in [m.spec for m in members.silent(now=200.0 + START_SECONDS, timeout=1.0)]
+
+
+def test_all_have_joined_only_with_the_replacement(members: Membership) -> None:
+    join(members, 0)
+    join(members, 1)
+    other = msgspec.structs.replace(spec(1), attempt=1)
+    members.replace(spec(1), other, now=130.0)
+    assert not members.complete()
+    members.joined(b"peer", RoleJoined(other, pid=8), 131.0)
+    assert members.complete()

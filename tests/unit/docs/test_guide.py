@@ -19,6 +19,7 @@ from flambeau.checkpoint.changes import CHANGEABLE
 from flambeau.cli.app import app
 from flambeau.config.choices import InitFrom
 from flambeau.config.job_file import JobFile
+from flambeau.config.optimizer import TABLE_OPTIMIZERS
 from flambeau.config.yaml_text import parse_yaml
 from flambeau.models import MODELS
 from flambeau.observe import event
@@ -33,6 +34,8 @@ SECTIONS: dict[str, type[config.Settings]] = {
     "The job": JobFile,
     "cluster.local": config.Local,
     "strategy.all_reduce": config.AllReduce,
+    "strategy.parameter_server": config.ParameterServer,
+    "strategy.hybrid": config.Hybrid,
     "optimizer": config.OptimizerSpec,
     "schedule": config.Schedule,
     "train, valid": config.FileData,
@@ -124,11 +127,18 @@ def test_job_files_are_accepted(block: Block) -> None:
 def test_the_reference_has_every_key_with_its_default(section: str) -> None:
     _, _, rest = text_of("command-line.md").partition(f"\n### {section}\n")
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", rest.partition("\n###")[0], re.MULTILINE))
-    fields = SECTIONS[section].model_fields
+    fields = _written(section)
     assert rows.keys() == fields.keys()
     expected = {name: _default(field) for name, field in fields.items()}
     expected |= {"run_dir": "by the file's name"} if section == "The job" else {}
     assert rows == expected
+
+
+def _written(section: str) -> dict[str, Any]:
+    """The fields that are keys: of a strategy all but its kind, which its name says."""
+    fields = SECTIONS[section].model_fields
+    is_strategy = section.startswith("strategy.")
+    return {name: field for name, field in fields.items() if not (is_strategy and name == "kind")}
 
 
 def _default(field: Any) -> str:
@@ -203,6 +213,10 @@ def test_the_losses_page_names_every_loss() -> None:
 def test_the_vision_page_names_every_model() -> None:
     plain = {name for name in MODELS if not name.endswith("_bn")}
     assert plain <= _mentioned("vision.md")
+
+
+def test_the_tables_page_names_every_field_and_optimizer() -> None:
+    assert {*config.TableSpec.model_fields, *TABLE_OPTIMIZERS} <= _mentioned("tables.md")
 
 
 def _event_kinds() -> Iterator[str]:

@@ -133,6 +133,38 @@ def test_a_lost_worker_and_the_restart_are_shown() -> None:
     ]
 
 
+def test_a_lost_server_is_not_called_a_worker() -> None:
+    fields = {"rank": 0, "role": "server", "reason": "killed by signal 9"}
+    assert shown(Event("worker_lost", 0.0, fields)) == ["server 0 lost: killed by signal 9"]
+    log = {"rank": 1, "role": "server", "stream": "stderr", "text": "slow"}
+    assert shown(Event("log", 0.0, log)) == ["[server 1] slow"]
+
+
+def test_one_process_that_starts_again_is_named() -> None:
+    fields = {"rank": 1, "role": "worker", "generation": 0, "reason": "killed"}
+    assert shown(Event("restart", 0.0, fields)) == ["worker 1 starts again: killed"]
+
+
+def server(shard: int, shards: int, staleness: dict[str, int]) -> Event:
+    fields = {"shard": shard, "shards": shards, "staleness": staleness, "tables": {}}
+    return Event("server", 0.0, fields)
+
+
+def test_servers_and_their_staleness_are_at_the_end_of_the_line() -> None:
+    told = (server(0, 2, {"1": 2}), server(1, 2, {"1": 1, "3": 1}))
+    assert shown(*told, progress(0.0)) == [f"{PROGRESS_LINE}  2 servers, staleness 1.5"]
+
+
+def test_without_staleness_only_the_servers_are_named() -> None:
+    assert shown(server(0, 1, {}), progress(0.0)) == [f"{PROGRESS_LINE}  1 server"]
+
+
+def test_the_bar_shows_the_servers_as_well() -> None:
+    events = (job_start(), server(0, 1, {"0": 1}), progress(1.0))
+    bar = shown(*events, mode="bar", width=140)[-1]
+    assert "loss 0.4321  1 server, staleness 0.0" in bar
+
+
 def test_the_end_is_one_line_with_the_metrics() -> None:
     assert shown(job_end()) == ["finished at step 900  accuracy 0.93"]
 

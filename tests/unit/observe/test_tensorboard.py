@@ -85,10 +85,62 @@ def test_after_a_restart_steps_trained_again_replace_the_old_ones(tmp_path: Path
     assert points["train/loss"] == [(1, 0.5), (2, 0.75)]
 
 
+def test_when_one_process_starts_again_no_step_is_trained_again(tmp_path: Path) -> None:
+    fields = {"rank": 1, "role": "worker", "generation": 0, "reason": "lost"}
+    restart = Event("restart", 4.0, fields)
+    points = write(tmp_path, progress(3), restart, progress(3))
+    assert len(points["train/loss"]) == 2
+
+
 def test_after_a_resume_steps_trained_again_replace_the_old_ones(tmp_path: Path) -> None:
     resumed = Event("job_start", 4.0, {"resumed_step": 1})
     points = write(tmp_path, progress(1), progress(2), progress(3), resumed, progress(2, loss=0.75))
     assert points["train/loss"] == [(1, 0.5), (2, 0.75)]
+
+
+def server(time: float, shard: int = 0, shards: int = 1, **fields: Any) -> Event:
+    known = {"shard": shard, "shards": shards, "staleness": {}, "tables": {}}
+    return Event("server", time, {**known, **fields})
+
+
+def test_what_servers_tell_is_at_the_step_of_the_progress_before(tmp_path: Path) -> None:
+    points = write(
+        tmp_path,
+        server(0.0, pulls=10, pushes=4),
+        progress(3),
+        server(2.0, pulls=20, pushes=4, staleness={"1": 1, "2": 1}),
+    )
+    assert points["server/0/pulls_per_second"] == [(3, 5.0)]
+    assert points["server/0/pushes_per_second"] == [(3, 0.0)]
+    assert points["server/0/staleness_mean"] == [(3, 1.5)]
+
+
+def test_a_resumed_run_begins_at_its_step(tmp_path: Path) -> None:
+    resumed = Event("job_start", 0.0, {"resumed_step": 7})
+    points = write(tmp_path, resumed, server(0.0, staleness={"1": 1}))
+    assert points["server/0/staleness_mean"] == [(7, 1.0)]
+
+
+def test_tables_are_written_once_for_all_shards(tmp_path: Path) -> None:
+    table = {"rows": 10, "bytes": 640, "admitted": 12, "rejected": 3, "evicted": 2}
+    told = [server(0.0, shard, 2, tables={"item": table}) for shard in (0, 1, 0)]
+    points = write(tmp_path, *told)
+    assert points == {
+        "table/item/rows": [(0, 20.0)],
+        "table/item/bytes": [(0, 1280.0)],
+        "table/item/admitted": [(0, 24.0)],
+        "table/item/rejected": [(0, 6.0)],
+        "table/item/evicted": [(0, 4.0)],
+    }
+
+
+def test_what_clients_tell_is_under_their_rank(tmp_path: Path) -> None:
+    fields = {"rank": 1, "pulls": 2, "pull_seconds_p50": 0.25, "ids_seen": 6, "ids_distinct": 4}
+    assert write(tmp_path, progress(3), Event("client", 5.0, fields)).keys() >= {
+        "client/1/pull_seconds_p50",
+        "client/1/dedup",
+    }
+    assert read(tmp_path)["client/1/dedup"] == [(3, 1.5)]
 
 
 def test_an_event_it_does_not_know_is_ignored(tmp_path: Path) -> None:

@@ -56,9 +56,10 @@ def test_its_parts_hold_every_entry_once() -> None:
     index = Index()
     values = np.arange(-3000, 3000)
     index.find_or_insert(values)
-    parts = [index.entries(part) for part in range(SUBTABLES)]
+    parts = [index.entries(part, part + 1) for part in range(SUBTABLES)]
     found = {i: r for part in parts for i, r in zip(*map(np.ndarray.tolist, part), strict=True)}
     assert found == dict(zip(values.tolist(), index.find(values).tolist(), strict=True))
+    np.testing.assert_array_equal(np.sort(index.entries()[0]), values)
 
 
 def test_a_row_costs_at_most_twenty_bytes_in_the_index_at_every_size() -> None:
@@ -66,3 +67,12 @@ def test_a_row_costs_at_most_twenty_bytes_in_the_index_at_every_size() -> None:
     for start in range(100_000, 400_000, 20_000):
         index.find_or_insert(np.arange(0, start))
         assert index.nbytes / len(index) < 21
+
+
+def test_parts_do_not_grow_all_at_once() -> None:
+    index = Index()
+    index.find_or_insert(np.arange(100_000))
+    for start in range(100_000, 150_000, 1_000):
+        before = index._capacity.copy()
+        index.find_or_insert(np.arange(start, start + 1_000))
+        assert (index._capacity != before).sum() < SUBTABLES / 8

@@ -47,6 +47,23 @@ def test_what_is_scattered_is_gathered_across_slabs() -> None:
     np.testing.assert_array_equal(out[4], default)
 
 
+@given(st.lists(st.integers(-1, 20), max_size=40), st.integers(1, 40))
+def test_gathering_and_scattering_are_plain_indexing(values: list[int], width: int) -> None:
+    rows = np.array(values, dtype=np.int64)
+    slabs = Slabs(width, np.float64)
+    slabs.reserve(21)
+    expected = np.random.default_rng(0).normal(size=(21, width))
+    slabs.slab(0)[:21] = expected
+    out, default = np.empty((rows.size, width)), np.full(width, 7.0)
+    row_kernels.gather(rows, out, default, slabs.place)
+    np.testing.assert_array_equal(out, np.where(rows[:, None] < 0, default, expected[rows]))
+    some = np.unique(rows)
+    new = np.arange(some.size * width, dtype=np.float64).reshape(some.size, width)
+    row_kernels.scatter(some, new, slabs.place)
+    expected[some[some >= 0]] = new[some >= 0]
+    np.testing.assert_array_equal(slabs.slab(0)[:21], expected)
+
+
 def test_slabs_on_files_work_alike_and_leave_no_name(tmp_path) -> None:  # type: ignore[no-untyped-def]
     slabs = Slabs(2, np.float64, tmp_path)
     slabs.reserve(4)

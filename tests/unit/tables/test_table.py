@@ -40,7 +40,7 @@ def test_when_every_row_is_touched_it_is_torchs_optimizer(case: str) -> None:
     kind, args = TORCH[case]
     ours = {name: value for name, value in args.items() if name != "nesterov"}
     subject = table(optim(case.split("-")[0], **ours))
-    weight = torch.nn.Parameter(torch.from_numpy(subject.pull(IDS, create=True)))
+    weight = torch.nn.Parameter(torch.from_numpy(subject.pull(IDS, training=True)))
     theirs = kind([weight], **args)
     rng = np.random.default_rng(1)
     for _ in range(6):
@@ -51,13 +51,13 @@ def test_when_every_row_is_touched_it_is_torchs_optimizer(case: str) -> None:
     # Lazy Adam adds eps before its bias correction, as SparseAdam does, and Adam after it.
     tolerance = 1e-5 if "adam" in case else 1e-12
     np.testing.assert_allclose(
-        subject.pull(IDS, create=False), weight.detach().numpy(), rtol=0, atol=tolerance
+        subject.pull(IDS, training=False), weight.detach().numpy(), rtol=0, atol=tolerance
     )
 
 
 def test_adam_on_some_rows_is_torchs_sparse_adam() -> None:
     subject = table(optim("adam", lr=0.1))
-    start = torch.from_numpy(subject.pull(IDS, create=True))
+    start = torch.from_numpy(subject.pull(IDS, training=True))
     weight = torch.nn.Parameter(start)
     theirs = torch.optim.SparseAdam([weight], lr=0.1)
     rng = np.random.default_rng(1)
@@ -69,25 +69,25 @@ def test_adam_on_some_rows_is_torchs_sparse_adam() -> None:
             [some], torch.from_numpy(grads), (4, 3), check_invariants=True
         )
         theirs.step()
-    ours = subject.pull(IDS, create=False)
+    ours = subject.pull(IDS, training=False)
     np.testing.assert_allclose(ours, weight.detach().numpy(), rtol=0, atol=1e-12)
 
 
 def test_rowwise_adagrad_follows_its_formula() -> None:
     subject = table(optim("rowwise_adagrad", lr=0.1, eps=1e-8, initial=0.5))
-    value = subject.pull(IDS[:1], create=True)[0].copy()
+    value = subject.pull(IDS[:1], training=True)[0].copy()
     accumulated = 0.5
     for grad in np.random.default_rng(0).normal(size=(5, 3)):
         subject.push(IDS[:1], grad[None].copy())
         accumulated += (grad**2).mean()
         value -= 0.1 * grad / (np.sqrt(accumulated) + 1e-8)
-    np.testing.assert_allclose(subject.pull(IDS[:1], create=False)[0], value)
+    np.testing.assert_allclose(subject.pull(IDS[:1], training=False)[0], value)
 
 
 def test_ftrl_follows_its_formula() -> None:
     lr, l1, l2, beta = 0.3, 0.2, 0.1, 1.0
     subject = table(optim("ftrl", lr=lr, l1=l1, l2=l2, beta=beta))
-    w = subject.pull(IDS[:1], create=True)[0].copy()
+    w = subject.pull(IDS[:1], training=True)[0].copy()
     z, n = np.zeros(3), np.zeros(3)
     for g in np.random.default_rng(0).normal(size=(5, 3)):
         subject.push(IDS[:1], g[None].copy())
@@ -95,25 +95,25 @@ def test_ftrl_follows_its_formula() -> None:
         n += g * g
         shrunk = -(z - np.sign(z) * l1) / ((beta + np.sqrt(n)) / lr + l2)
         w = np.where(np.abs(z) <= l1, 0.0, shrunk)
-    np.testing.assert_allclose(subject.pull(IDS[:1], create=False)[0], w)
+    np.testing.assert_allclose(subject.pull(IDS[:1], training=False)[0], w)
 
 
 def test_the_gradient_of_a_row_is_clipped_by_its_norm() -> None:
     subject = table(optim("sgd", lr=1.0, clip=1.0))
-    before = subject.pull(IDS[:2], create=True)
+    before = subject.pull(IDS[:2], training=True)
     subject.push(IDS[:2], np.array([[3.0, 0.0, 4.0], [0.1, 0.0, 0.0]]))
-    moved = before - subject.pull(IDS[:2], create=False)
+    moved = before - subject.pull(IDS[:2], training=False)
     np.testing.assert_allclose(moved, [[0.6, 0.0, 0.8], [0.1, 0.0, 0.0]])
 
 
 def test_first_values_depend_on_seed_table_and_id_alone() -> None:
     first, second = table(), table()
-    forwards = first.pull(IDS, create=True)
-    second.pull(np.arange(100, 200), create=True)
-    np.testing.assert_array_equal(second.pull(IDS[::-1], create=True)[::-1], forwards)
-    assert not np.array_equal(table(name="u").pull(IDS, create=True), forwards)
+    forwards = first.pull(IDS, training=True)
+    second.pull(np.arange(100, 200), training=True)
+    np.testing.assert_array_equal(second.pull(IDS[::-1], training=True)[::-1], forwards)
+    assert not np.array_equal(table(name="u").pull(IDS, training=True), forwards)
     assert not np.array_equal(
-        Table(TableSpec(name="t", dim=3, dtype="fp64"), 1).pull(IDS, create=True), forwards
+        Table(TableSpec(name="t", dim=3, dtype="fp64"), 1).pull(IDS, training=True), forwards
     )
 
 
@@ -126,14 +126,39 @@ def test_first_values_depend_on_seed_table_and_id_alone() -> None:
     ],
 )
 def test_initializers_keep_their_range(initializer: Initializer, low: float, high: float) -> None:
-    values = table(initializer=initializer).pull(np.arange(2000), create=True)
+    values = table(initializer=initializer).pull(np.arange(2000), training=True)
     assert low <= values.min() <= values.max() <= high
 
 
-def test_looking_without_creating_gives_the_default_row_and_makes_none() -> None:
+def test_without_training_an_id_without_a_row_reads_as_the_default_row() -> None:
     subject = table(initializer=Initializer(kind="constant", value=2.0))
-    assert subject.pull(IDS, create=False).tolist() == [[2.0] * 3] * 4
+    assert subject.pull(IDS, training=False).tolist() == [[2.0] * 3] * 4
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_looking_changes_nothing(training: bool) -> None:
+    subject = table()
+    first = subject.pull(IDS, training=training)
+    np.testing.assert_array_equal(subject.pull(IDS, training=training), first)
     assert len(subject) == 0
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp64", "bf16", "fp16"])
+def test_the_first_values_of_an_id_are_those_its_row_begins_with(dtype: str) -> None:
+    subject = table(optim("sgd", lr=0.0), dtype=dtype)
+    first = subject.pull(IDS, training=True)
+    assert first.any()
+    subject.push(IDS, np.ones((4, 3)))
+    assert len(subject) == 4
+    np.testing.assert_array_equal(subject.pull(IDS, training=False), first)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_an_empty_batch_is_fine(dtype: str) -> None:
+    subject = table(optim("adagrad", clip=1.0), dtype=dtype)
+    nobody = np.empty(0, np.int64)
+    subject.push(nobody, np.empty((0, 3)))
+    assert subject.pull(nobody, training=True).shape == (0, 3)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
@@ -142,13 +167,13 @@ def test_half_precision_rows_follow_single_precision_ones(dtype: str, name: str)
     half, single = (table(optim(name, lr=0.05), dtype=kind) for kind in (dtype, "fp32"))
     rng = np.random.default_rng(0)
     for table_ in (half, single):
-        table_.pull(IDS, create=True)
+        table_.pull(IDS, training=True)
     for _ in range(5):
         grads = rng.normal(size=(4, 3)).astype(np.float32)
         half.push(IDS, grads.copy())
         single.push(IDS, grads.copy())
     tolerance = 0.02 if dtype == "bf16" else 0.003
-    got, want = half.pull(IDS, create=False), single.pull(IDS, create=False)
+    got, want = half.pull(IDS, training=False), single.pull(IDS, training=False)
     np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
     assert half.dtype == np.float32
 
@@ -161,9 +186,11 @@ def test_bf16_rounds_as_torch_does(value: float) -> None:
 
 def test_a_table_that_is_not_trainable_keeps_still() -> None:
     subject = table(trainable=False)
-    before = subject.pull(IDS, create=True)
-    subject.push(IDS, np.ones((4, 3)))
-    np.testing.assert_array_equal(subject.pull(IDS, create=False), before)
+    subject.load(IDS[:2], np.ones((2, 3)))
+    for _ in range(2):
+        assert subject.pull(IDS, training=True).tolist() == [[1.0] * 3] * 2 + [[0.0] * 3] * 2
+        subject.push(IDS, np.ones((4, 3)))
+    assert len(subject) == 2
 
 
 def test_an_unknown_argument_is_named() -> None:

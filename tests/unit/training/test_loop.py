@@ -1,178 +1,29 @@
-import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import SGD
+from training_in_memory import (
+    BATCH,
+    ROWS,
+    Calls,
+    Given,
+    Model,
+    Rows,
+    StopAt,
+    Training,
+    some_batch,
+)
 
-from flambeau.config import AllReduce, Binding, CodeRef, FileData, JobSettings, Loading
+from flambeau.config import Binding, CodeRef, FileData, JobSettings, Loading
 from flambeau.coordination.plans import IndexedPlan
-from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
-from flambeau.data.loader import IndexedLoader, Loader, StepRows
-from flambeau.data.source import IndexedSource
+from flambeau.data.loader import IndexedLoader, StepRows
 from flambeau.errors import ConfigError, DataError, JobFailedError
-from flambeau.strategies.all_reduce import AllReduceStrategy
-from flambeau.strategies.base import Clipping
-from flambeau.strategies.group import Solo
-from flambeau.training.best import Best
-from flambeau.training.callbacks import Callback, TrainingView
-from flambeau.training.evaluation import Scores
-from flambeau.training.loop import Trainer, TrainingParts, total_steps
-from flambeau.training.losses import build_loss
+from flambeau.training.loop import total_steps
 from flambeau.training.position import Position
-from flambeau.training.step import StandardStep
-
-ROWS, BATCH = 10, 4  # three steps an epoch
-SHAPE = Shape(("x", "y"))
-
-
-class Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(1))
-        self.norm = nn.BatchNorm1d(1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.norm(x.unsqueeze(1)).squeeze(1) * self.weight
-
-
-class Rows(IndexedSource):
-    columns = SHAPE.columns
-
-    def __init__(self, x: Tensor) -> None:
-        self._x = x
-
-    def __len__(self) -> int:
-        return len(self._x)
-
-    def take(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> Batch:
-        x = self._x[torch.from_numpy(rows)]
-        return Batch({"x": x, "y": 3 * x.nan_to_num()}, len(rows))
-
-
-class Given(Loader):
-    """An epoch of given steps, whose number is known or not."""
-
-    def __init__(self, steps: list[StepRows], *, known: bool) -> None:
-        super().__init__(Binder(Binding(label="y"), Model().forward, SHAPE), None, 2)
-        self._given, self._known = steps, known
-
-    def steps(self, start: int = 0) -> int | None:
-        return len(self._given) if self._known else None
-
-    def _read(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
-        return iter(self._given[first:])
-
-
-class Saves:
-    """Remembers what was to be saved, and when."""
-
-    def __init__(self) -> None:
-        self.trainer: Trainer | None = None
-        self.made: list[tuple[int, dict[str, float], bool]] = []
-
-    def save(self, metrics: dict[str, float], *, best: bool) -> None:
-        assert self.trainer is not None
-        self.made.append((self.trainer.position.step, metrics, best))
-
-    @property
-    def steps(self) -> list[int]:
-        return [step for step, _, _ in self.made]
-
-
-class Calls(Callback):
-    """Remembers which methods were called at which step."""
-
-    def __init__(self) -> None:
-        self.made: list[tuple[str, int]] = []
-
-    def on_start(self, view: TrainingView) -> None:
-        self.made.append(("start", view.step))
-
-    def on_step_end(self, view: TrainingView) -> None:
-        self.made.append(("step", view.step))
-
-    def on_epoch_end(self, view: TrainingView) -> None:
-        self.made.append(("epoch", view.step))
-
-    def on_end(self, view: TrainingView) -> None:
-        self.made.append(("end", view.step))
-
-
-class StopAt(Callback):
-    def __init__(self, step: int) -> None:
-        self._step = step
-
-    def on_step_end(self, view: TrainingView) -> None:
-        if view.step == self._step:
-            view.stop()
-
-
-class Training:
-    """A trainer with all its parts in memory."""
-
-    def __init__(
-        self,
-        *,
-        scores: list[float] | None = None,
-        callback: Callback | None = None,
-        position: Position | None = None,
-        loader: Loader | None = None,
-        stop: Callable[[], bool] = lambda: False,
-        x: Tensor | None = None,
-        lr: float = 0.1,
-        **settings: Any,
-    ) -> None:
-        self.model, self.saves = Model(), Saves()
-        self.events: list[tuple[str, dict[str, Any]]] = []
-        self._scores = scores
-        self.evaluated: list[int] = []
-        valid = FileData(path="valid") if scores is not None else None
-        job = JobSettings(
-            model=CodeRef(path="m:Model"), train=FileData(path="x"), valid=valid, **settings
-        )
-        optimizers = {"": SGD(self.model.parameters(), lr=lr)}
-        strategy = AllReduceStrategy(AllReduce(), Solo(), Clipping())
-        strategy.attach(self.model, optimizers, own_step=False)
-        binder = Binder(Binding(label="y"), self.model.forward, SHAPE)
-        source = Rows(torch.linspace(-1, 1, ROWS) if x is None else x)
-        plan = IndexedPlan(len(source), BATCH, 1, seed=0)
-        self.view = TrainingView(self.model, optimizers, Path(), 0, 1, log=lambda values: None)
-        step = StandardStep(self.model, binder, build_loss("mse"), strategy, contextlib.nullcontext)
-        parts = TrainingParts(
-            model=self.model,
-            optimizers=optimizers,
-            schedules={},
-            strategy=strategy,
-            group=Solo(),
-            loader=loader or IndexedLoader(source, plan, 0, binder, None, Loading(), 0),
-            step=step,
-            callbacks=callback or Callback(),
-            view=self.view,
-            evaluate=self._evaluate if scores is not None else None,
-            saving=self.saves,
-            report=lambda kind, **fields: self.events.append((kind, fields)),
-            stop_requested=stop,
-        )
-        best = Best(job.checkpoints.best, job.checkpoints.mode) if scores is not None else None
-        self.trainer = self.saves.trainer = Trainer(job, parts, position or Position(), best)
-
-    def _evaluate(self) -> Scores:
-        assert self._scores is not None
-        self.evaluated.append(self.trainer.position.step)
-        return Scores({"loss": self._scores[len(self.evaluated) - 1]}, rows=5)
-
-    def run(self) -> str:
-        return self.trainer.run()
-
-    def kinds(self, *wanted: str) -> list[str]:
-        return [kind for kind, _ in self.events if kind in wanted]
 
 
 def test_a_training_ends_after_its_epochs() -> None:
@@ -231,7 +82,7 @@ def test_evaluations_come_when_they_are_due_and_at_the_end(evaluation: Any, step
     training = Training(epochs=2, evaluation=evaluation, scores=[1.0] * 9)
     training.run()
     assert training.evaluated == steps
-    assert [entry["step"] for entry in training.trainer.history] == steps
+    assert [entry["step"] for entry in training.trainer.milestones.history] == steps
 
 
 def test_max_steps_ends_it_within_an_epoch_evaluated_and_saved() -> None:
@@ -355,7 +206,7 @@ def test_a_training_stopped_at_an_epochs_last_step_is_evaluated_when_resumed() -
 def test_a_step_that_was_evaluated_before_is_not_again_when_resumed() -> None:
     position = Position(step=3, epoch=1, rows=ROWS)
     training = Training(epochs=1, scores=[], position=position)
-    training.trainer.history = [{"step": 3, "epoch": 1, "loss": 1.0}]
+    training.trainer.milestones.history = [{"step": 3, "epoch": 1, "loss": 1.0}]
     assert training.run() == "finished"
     assert training.saves.made == []
 
@@ -373,11 +224,6 @@ def test_the_number_of_steps_is_known_in_advance(
     position: Position, settings: Any, total: int
 ) -> None:
     assert Training(position=position, **settings).trainer.steps_total == total
-
-
-def some_batch() -> Batch:
-    x = torch.linspace(-1, 1, BATCH)
-    return Batch({"x": x, "y": 3 * x}, BATCH)
 
 
 def test_an_iterator_trains_until_it_ends() -> None:

@@ -6,8 +6,10 @@ from torch import nn
 
 from flambeau.config.code import CodeRef
 from flambeau.config.optimizer import DENSE_OPTIMIZERS, OptimizerSpec, optim
+from flambeau.config.tables import TableSpec
+from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.errors import ModelError
-from flambeau.training.optimizers import build_optimizers, scale_learning_rates
+from flambeau.training.optimizers import build_optimizers, optimizer_class, scale_learning_rates
 
 
 def load(ref: CodeRef) -> object:
@@ -15,6 +17,7 @@ def load(ref: CodeRef) -> object:
         "torch.optim:SGD": torch.optim.SGD,
         "mine:build": lambda parameters: torch.optim.SGD(parameters, lr=0.3),
         "mine:wrong": lambda parameters: 7,
+        "mine:number": 7,
     }[ref.name]
 
 
@@ -173,3 +176,47 @@ def test_learning_rates_scale_with_the_workers(mode, expected):
     optimizers = build_optimizers(optim("sgd", lr=0.1), small(), load)
     scale_learning_rates(optimizers, 4, mode)
     assert optimizers[""].param_groups[0]["lr"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("spec", [optim("sgd", lr=0.5, momentum=0.9), optim("adam", lr=0.5)])
+def test_a_model_with_tables_only_has_an_optimizer_without_weights(spec):
+    optimizer = only(spec, SparseEmbedding(TableSpec("user", 2)))
+    (group,) = optimizer.param_groups
+    assert sum(parameter.numel() for parameter in group["params"]) == 0
+    # Schedules change this learning rate, and those of tables follow.
+    assert group["lr"] == 0.5
+    optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+def test_tables_beside_weights_add_no_parameter():
+    model = nn.ModuleDict({"user": SparseEmbedding(TableSpec("user", 2)), "top": nn.Linear(2, 1)})
+    assert only(optim("sgd"), model).param_groups[0]["params"] == list(model["top"].parameters())
+
+
+@pytest.mark.parametrize("name", DENSE_OPTIMIZERS)
+def test_the_class_of_a_known_name_is_torchs(name):
+    assert optimizer_class(OptimizerSpec(name=name), load) is getattr(
+        torch.optim, DENSE_OPTIMIZERS[name]
+    )
+
+
+def test_the_class_of_an_import_path_is_the_class_there():
+    assert optimizer_class(optim("torch.optim:SGD", lr=0.5), load) is torch.optim.SGD
+
+
+def test_the_class_of_the_users_function_is_what_it_makes():
+    assert optimizer_class(CodeRef(path="mine:build"), load) is torch.optim.SGD
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (optim("ftrl"), "'ftrl' is for tables only"),
+        (optim("mine:number"), "'mine:number' is not a class, but 7"),
+        (CodeRef(path="mine:wrong"), r"'mine:wrong' gave a int, not a torch\.optim\.Optimizer"),
+    ],
+)
+def test_what_builds_no_dense_optimizer_is_refused(setting, message):
+    with pytest.raises(ModelError, match=message):
+        optimizer_class(setting, load)

@@ -1,11 +1,14 @@
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from flambeau.strategies.group import Group, Solo
-from flambeau.training.pulse import MAX_STEPS, PULSE_SECONDS, Pulse
+from flambeau.training import pulse as pulse_module
+from flambeau.training.pulse import MAX_STEPS, PULSE_SECONDS, CollectivePulse, ReportedPulse
 
 
 class WithAnother(Group):
@@ -28,16 +31,16 @@ class WithAnother(Group):
 
 
 def test_the_first_step_is_a_beat_also_of_a_resumed_run() -> None:
-    assert Pulse(Solo(), 0).due(1)
-    assert not Pulse(Solo(), 100).due(100)
-    assert Pulse(Solo(), 100).due(101)
+    assert CollectivePulse(Solo(), 0).due(1)
+    assert not CollectivePulse(Solo(), 100).due(100)
+    assert CollectivePulse(Solo(), 100).due(101)
 
 
 @pytest.mark.parametrize(
     ("seconds", "steps"), [(PULSE_SECONDS / 4, 4), (10.0, 1), (0.0, MAX_STEPS)]
 )
 def test_the_next_beat_follows_from_how_long_a_step_takes(seconds: float, steps: int) -> None:
-    pulse = Pulse(Solo(), 0)
+    pulse = CollectivePulse(Solo(), 0)
     pulse.add(1.0, 8, seconds, 0.0)
     pulse.agree(1, stop=False, communication=0.0)
     assert not pulse.due(steps)
@@ -45,7 +48,7 @@ def test_the_next_beat_follows_from_how_long_a_step_takes(seconds: float, steps:
 
 
 def test_the_loss_is_the_mean_over_the_rows_of_all() -> None:
-    pulse = Pulse(WithAnother([6.0, 2, 1, 0.5, 0.25, 0.5, 0.0]), 0)
+    pulse = CollectivePulse(WithAnother([6.0, 2, 1, 0.5, 0.25, 0.5, 0.0]), 0)
     pulse.add(1.0, 4, 1.0, 0.5)
     pulse.add(2.0, 2, 1.5, 0.25)
     beat = pulse.agree(2, stop=False, communication=0.25)
@@ -56,16 +59,18 @@ def test_the_loss_is_the_mean_over_the_rows_of_all() -> None:
 
 @pytest.mark.parametrize(("mine", "theirs"), [(True, 0.0), (False, 1.0), (True, 1.0)])
 def test_anybody_may_ask_to_stop(mine: bool, theirs: float) -> None:
-    pulse = Pulse(WithAnother([0, 0, 0, 0, 0, 0, theirs]), 0)
+    pulse = CollectivePulse(WithAnother([0, 0, 0, 0, 0, 0, theirs]), 0)
     assert pulse.agree(1, stop=mine, communication=0.0).stop
 
 
 def test_nobody_asked_nobody_stops() -> None:
-    assert not Pulse(WithAnother([0.0] * 7), 0).agree(1, stop=False, communication=0.0).stop
+    assert (
+        not CollectivePulse(WithAnother([0.0] * 7), 0).agree(1, stop=False, communication=0.0).stop
+    )
 
 
 def test_a_beat_starts_from_nothing() -> None:
-    pulse = Pulse(Solo(), 0)
+    pulse = CollectivePulse(Solo(), 0)
     pulse.add(1.0, 4, 1.0, 0.5)
     pulse.agree(1, stop=False, communication=0.0)
     beat = pulse.agree(2, stop=False, communication=0.0)
@@ -74,7 +79,82 @@ def test_a_beat_starts_from_nothing() -> None:
 
 
 def test_a_step_without_rows_does_not_count_in_the_loss() -> None:
-    pulse = Pulse(Solo(), 0)
+    pulse = CollectivePulse(Solo(), 0)
     pulse.add(3.0, 4, 1.0, 0.0)
     pulse.add(0.0, 0, 1.0, 0.0)
     assert pulse.agree(2, stop=False, communication=0.0).loss == 3.0
+
+
+def test_a_step_that_was_skipped_does_not_count_in_the_loss() -> None:
+    pulse = CollectivePulse(Solo(), 0)
+    pulse.add(3.0, 4, 1.0, 0.0)
+    pulse.add(math.nan, 4, 1.0, 0.0)
+    beat = pulse.agree(2, stop=False, communication=0.0)
+    assert (beat.loss, beat.rows) == (3.0, 4)
+
+
+class Coordinator:
+    """Hears what a worker reports; its clock stands still unless it is moved."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        self.reports: list[dict[str, Any]] = []
+        self.stops = 0
+        clock = SimpleNamespace(perf_counter=lambda: self.now)
+        monkeypatch.setattr(pulse_module, "time", clock)
+
+    def pulse(self) -> ReportedPulse:
+        return ReportedPulse(lambda **fields: self.reports.append(fields), self._want_stop)
+
+    def _want_stop(self) -> None:
+        self.stops += 1
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
+    return Coordinator(monkeypatch)
+
+
+def test_a_worker_reports_after_its_first_step_and_then_at_its_own_pace(
+    coordinator: Coordinator,
+) -> None:
+    pulse = coordinator.pulse()
+    assert pulse.due(1)
+    pulse.agree(1, stop=False, communication=0.0)
+    coordinator.now += PULSE_SECONDS / 2
+    assert not pulse.due(1_000_000)
+    coordinator.now += PULSE_SECONDS / 2
+    assert pulse.due(2)
+
+
+def test_a_report_has_the_sums_since_the_last_one(coordinator: Coordinator) -> None:
+    pulse = coordinator.pulse()
+    pulse.add(9.0, 1, 9.0, 9.0)
+    pulse.agree(1, stop=False, communication=0.0)
+    pulse.add(1.0, 4, 1.0, 0.5)
+    pulse.add(2.0, 2, 1.5, 0.25)
+    pulse.agree(3, stop=False, communication=0.125)
+    assert coordinator.reports[1] == {
+        "step": 3,
+        "loss": 8.0,
+        "rows": 6,
+        "steps": 2,
+        "seconds": 2.5,
+        "data_seconds": 0.75,
+        "communication_seconds": 0.125,
+    }
+
+
+def test_what_was_reported_is_told_by_the_coordinator_alone(coordinator: Coordinator) -> None:
+    pulse = coordinator.pulse()
+    pulse.add(1.0, 4, 1.0, 0.5)
+    beat = pulse.agree(1, stop=True, communication=0.0)
+    assert beat.rows == 0
+    assert not beat.stop
+
+
+def test_the_coordinator_is_asked_once_to_stop(coordinator: Coordinator) -> None:
+    pulse = coordinator.pulse()
+    for step, stop in enumerate([False, True, True], start=1):
+        pulse.agree(step, stop=stop, communication=0.0)
+    assert coordinator.stops == 1

@@ -1,0 +1,73 @@
+"""How far workers may run apart, and whose gradients make up a round: pure decisions."""
+
+from abc import ABC, abstractmethod
+from typing import final
+
+from flambeau.errors import ConfigError
+
+
+class ConsistencyPolicy(ABC):
+    """What keeps replicas together."""
+
+    @abstractmethod
+    def members(self, arrived: frozenset[int]) -> frozenset[int] | None:
+        """Whose gradients are applied together, now that these have arrived. None: wait."""
+
+    @abstractmethod
+    def may_start(self, step: int, floor: int) -> bool:
+        """Whether a worker that has finished `step` batches may start its next one.
+
+        `floor` is how many batches the slowest worker has finished; in rounds, the open round.
+        """
+
+
+@final
+class Synchronous(ConsistencyPolicy):
+    """One update from all workers at each step, or from all but the `backup_workers` slowest."""
+
+    def __init__(self, workers: int, backup_workers: int = 0) -> None:
+        if not 0 <= backup_workers < workers:
+            raise ConfigError(
+                f"backup_workers={backup_workers} with {workers} workers: give 0 to {workers - 1}, "
+                "so that a round has at least one member"
+            )
+        self._needed = workers - backup_workers
+
+    def members(self, arrived: frozenset[int]) -> frozenset[int] | None:
+        """All that have arrived, as soon as they are enough."""
+        return arrived if len(arrived) >= self._needed else None
+
+    def may_start(self, step: int, floor: int) -> bool:
+        """Whether all rounds before `step` are closed."""
+        return step <= floor
+
+
+@final
+class Bounded(ConsistencyPolicy):
+    """Gradients are applied as they come, but nobody is more than `staleness` batches ahead."""
+
+    def __init__(self, staleness: int) -> None:
+        if staleness < 0:
+            raise ConfigError(f"staleness={staleness}: give 0 (in step) or more batches")
+        self._staleness = staleness
+
+    def members(self, arrived: frozenset[int]) -> frozenset[int] | None:
+        """Whoever has arrived."""
+        return arrived or None
+
+    def may_start(self, step: int, floor: int) -> bool:
+        """Whether the slowest is near enough."""
+        return step - floor <= self._staleness
+
+
+@final
+class Asynchronous(ConsistencyPolicy):
+    """Gradients are applied as they come, and nobody waits."""
+
+    def members(self, arrived: frozenset[int]) -> frozenset[int] | None:
+        """Whoever has arrived."""
+        return arrived or None
+
+    def may_start(self, step: int, floor: int) -> bool:
+        """Always."""
+        return True

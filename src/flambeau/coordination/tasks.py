@@ -1,0 +1,267 @@
+"""Who trains on what when workers run free: tasks, handed out one by one.
+
+A task that a lost worker had not finished is handed out again, from the first batch on that was
+not reported done.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self, final
+
+import msgspec
+import numpy as np
+
+from flambeau.errors import CheckpointError, ConfigError, DataError, ProtocolError
+
+BATCHES_PER_TASK = 16
+TASKS_PER_WORKER = 4
+
+#: The `stop` of a task whose end shows only when it is reached.
+OPEN_END = (1 << 53) - 1
+
+
+class Task(msgspec.Struct, frozen=True, array_like=True):
+    """Rows `start` to `stop` of shard `number`, or these positions of the epoch's order of rows.
+
+    They are cut into batches from `start`; those before `first_batch` have been trained on.
+    """
+
+    epoch: int
+    number: int
+    start: int
+    stop: int
+    first_batch: int = 0
+
+    def batches(self, batch_size: int) -> int:
+        """How many batches it has, with those that have been trained on."""
+        return -(-(self.stop - self.start) // batch_size)
+
+
+class RowCounts(msgspec.Struct):
+    """What became of rows; `read` is always the sum of the others.
+
+    `repeated` rows were trained on once more: by a worker that was taken for lost, or reported
+    twice.
+    """
+
+    read: int = 0
+    applied: int = 0
+    dropped: int = 0
+    repeated: int = 0
+
+
+class _State(msgspec.Struct):
+    """What a checkpoint knows; `size` and `batch_size` only to be compared."""
+
+    epoch: int
+    size: int
+    batch_size: int
+    tasks: list[Task]
+    rows: RowCounts
+
+
+@final
+class DynamicPlan:
+    """The tasks of an epoch: waiting, or in the hands of one worker each.
+
+    Workers report their batches in order. What is not new changes nothing but `rows.repeated`.
+    """
+
+    def __init__(
+        self,
+        tasks: Iterable[Task],
+        *,
+        batch_size: int,
+        epochs: int = 1,
+        seed: int = 0,
+        shuffle: bool = False,
+    ) -> None:
+        self.epoch = 0
+        self.rows = RowCounts()
+        self._tasks = [task for task in tasks if task.start < task.stop]
+        self._batch_size, self._epochs = batch_size, epochs
+        self._seed, self._shuffle = seed, shuffle
+        self._waiting = self._tasks_of_epoch()
+        self._held: dict[tuple[int, int], Task] = {}
+
+    @classmethod
+    def of_rows(
+        cls, total: int, *, batch_size: int, workers: int, epochs: int = 1, drop_last: bool = False
+    ) -> Self:
+        """Positions of an order that is random already: tasks of whole batches, in their order."""
+        total = _usable(total, batch_size, drop_last)
+        batches = -(-total // batch_size)
+        share = batches // (TASKS_PER_WORKER * workers)
+        size = batch_size * max(1, min(BATCHES_PER_TASK, share))
+        starts = range(0, total, size)
+        tasks = (Task(0, i, start, min(start + size, total)) for i, start in enumerate(starts))
+        return cls(tasks, batch_size=batch_size, epochs=epochs)
+
+    @classmethod
+    def of_shards(
+        cls,
+        rows_per_shard: Sequence[int],
+        *,
+        batch_size: int,
+        epochs: int = 1,
+        seed: int = 0,
+        shuffle: bool = True,
+        drop_last: bool = False,
+    ) -> Self:
+        """Shards that are read from their start: a task each, in another order in each epoch."""
+        tasks = (
+            Task(0, number, 0, _usable(rows, batch_size, drop_last))
+            for number, rows in enumerate(rows_per_shard)
+        )
+        return cls(tasks, batch_size=batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
+
+    @classmethod
+    def of_shares(cls, shares: int, *, batch_size: int, epochs: int = 1) -> Self:
+        """Iterators of unknown length, a task each; `task_done` says that one has ended."""
+        tasks = (Task(0, number, 0, OPEN_END) for number in range(shares))
+        return cls(tasks, batch_size=batch_size, epochs=epochs)
+
+    @property
+    def epoch_complete(self) -> bool:
+        """Whether every batch of this epoch has been reported done."""
+        return not self._waiting and not self._held
+
+    @property
+    def batches_in_epoch(self) -> int | None:
+        """Batches of an epoch; None if only its end will tell."""
+        if any(task.stop == OPEN_END for task in self._tasks):
+            return None
+        return sum(task.batches(self._batch_size) for task in self._tasks)
+
+    def holds(self, worker: int) -> bool:
+        """Whether a worker has a task that is not done."""
+        return any(key[0] == worker for key in self._held)
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to do in any epoch."""
+        return self.epoch_complete and self.epoch + 1 >= self._epochs
+
+    def next_epoch(self) -> None:
+        """Begin the next epoch, when this one is complete."""
+        assert self.epoch_complete
+        self.epoch += 1
+        self._waiting = self._tasks_of_epoch()
+
+    def take(self, worker: int) -> Task | None:
+        """A task that nobody else has. None: there is none now, but a lost worker's may come."""
+        if not self._waiting:
+            return None
+        task = self._waiting.popleft()
+        self._held[worker, task.number] = task
+        return task
+
+    def batch_done(
+        self,
+        worker: int,
+        number: int,
+        batch: int,
+        rows: int,
+        *,
+        epoch: int | None = None,
+        dropped: int = 0,
+    ) -> bool:
+        """A worker has trained on a batch of task `number`. False: that was not new.
+
+        `dropped` of its rows were not applied. `epoch` is the task's, by default the current one.
+        """
+        task = self._in_hand(worker, number, epoch)
+        new = task is not None and batch >= task.first_batch
+        if task is not None and new:
+            self._advance(worker, task, batch)
+        self.rows.read += rows
+        self.rows.dropped += dropped if new else 0
+        self.rows.applied += rows - dropped if new else 0
+        self.rows.repeated += 0 if new else rows
+        return new
+
+    def task_done(self, worker: int, number: int, *, epoch: int | None = None) -> None:
+        """A worker has come to the end of a task."""
+        task = self._in_hand(worker, number, epoch)
+        if task is None:
+            return
+        if not _is_open(task):
+            raise ProtocolError(
+                f"worker {worker} has ended task {number} of epoch {self.epoch} after "
+                f"{task.first_batch} of its {task.batches(self._batch_size)} batches"
+            )
+        del self._held[worker, number]
+
+    def lost(self, worker: int) -> None:
+        """A worker is gone: what it has not finished is handed out next."""
+        held = [key for key in self._held if key[0] == worker]
+        self._waiting.extendleft(self._held.pop(key) for key in reversed(held))
+
+    def dump(self) -> dict[str, Any]:
+        """Where the training is, as plain values; tasks in hand as if their workers were lost."""
+        tasks = [*self._held.values(), *self._waiting]
+        state = _State(self.epoch, self._size, self._batch_size, tasks, self.rows)
+        plain: dict[str, Any] = msgspec.to_builtins(state)
+        return plain
+
+    def load(self, values: Mapping[str, Any]) -> None:
+        """Go on from a `dump`, also of another number of workers."""
+        try:
+            state = msgspec.convert(values, _State)
+        except msgspec.ValidationError as error:
+            raise CheckpointError(f"the checkpoint's data position is damaged: {error}") from None
+        self._check_same_data(state)
+        self.epoch, self.rows = state.epoch, state.rows
+        self._waiting, self._held = deque(state.tasks), {}
+
+    @property
+    def _size(self) -> int:
+        """All rows, or the number of iterators whose rows are not known."""
+        return sum(1 if _is_open(task) else task.stop - task.start for task in self._tasks)
+
+    def _tasks_of_epoch(self) -> deque[Task]:
+        order = np.arange(len(self._tasks))
+        if self._shuffle:
+            np.random.default_rng([self._seed, self.epoch]).shuffle(order)
+        return deque(
+            msgspec.structs.replace(self._tasks[index], epoch=self.epoch)
+            for index in order.tolist()
+        )
+
+    def _in_hand(self, worker: int, number: int, epoch: int | None) -> Task | None:
+        """The rest of a task, if this worker has it."""
+        if epoch is not None and epoch != self.epoch:
+            return None
+        return self._held.get((worker, number))
+
+    def _advance(self, worker: int, task: Task, batch: int) -> None:
+        if batch > task.first_batch:
+            raise ProtocolError(
+                f"worker {worker} reports batch {batch} of task {task.number} of epoch "
+                f"{self.epoch}, but not batch {task.first_batch} before it"
+            )
+        if batch + 1 < task.batches(self._batch_size):
+            rest = msgspec.structs.replace(task, first_batch=batch + 1)
+            self._held[worker, task.number] = rest
+        else:
+            del self._held[worker, task.number]
+
+    def _check_same_data(self, state: _State) -> None:
+        if state.batch_size != self._batch_size:
+            raise ConfigError(
+                f"batch_size={self._batch_size}: the checkpoint was made with {state.batch_size}, "
+                "which cannot change within an epoch"
+            )
+        if state.size != self._size:
+            raise DataError(
+                f"the training data is not the checkpoint's: {self._size} rows (or iterators) now, "
+                f"{state.size} then; start a new run with init_from="
+            )
+
+
+def _usable(rows: int, batch_size: int, drop_last: bool) -> int:
+    return rows - rows % batch_size if drop_last else rows
+
+
+def _is_open(task: Task) -> bool:
+    return task.stop == OPEN_END

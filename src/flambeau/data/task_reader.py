@@ -1,0 +1,141 @@
+"""The batches of tasks: pieces of the data that are handed out while the training runs.
+
+Which rows are in batch k of a task depends on the task alone, never on who reads it or when.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, final
+
+import numpy as np
+import torch
+
+from flambeau.data.arrow_columns import to_columns
+from flambeau.data.batch import Batch
+from flambeau.data.binding import Binder
+from flambeau.data.loader import Transform, cut
+from flambeau.data.source import IndexedSource, IterableSource, Share, StreamedSource
+
+#: Batches get numbers by which random augmentation is keyed; tasks have at most so many.
+_BATCHES = 1 << 32
+
+
+class TaskLike(Protocol):
+    """A piece of an epoch; see `coordination.tasks`."""
+
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def stop(self) -> int: ...
+    @property
+    def first_batch(self) -> int: ...
+
+
+class TaskReader(ABC):
+    """Reads tasks of one source."""
+
+    def __init__(self, binder: Binder, transform: Transform | None, batch_size: int) -> None:
+        self._binder, self._transform = binder, transform
+        self.batch_size = batch_size
+
+    def read(self, task: TaskLike) -> Iterator[tuple[int, Batch]]:
+        """The batches of a task from its first that is not done, with their numbers."""
+        for number, batch in enumerate(self._read(task), start=task.first_batch):
+            batch = batch.at(task.epoch, task.number * _BATCHES + number)
+            yield number, batch if self._transform is None else self._transform(batch)
+
+    @abstractmethod
+    def _read(self, task: TaskLike) -> Iterator[Batch]:
+        """Assembled batches, from the first that is not done."""
+
+
+@final
+class IndexedTasks(TaskReader):
+    """Tasks are positions of an order of rows that `order(epoch)` gives."""
+
+    def __init__(
+        self,
+        source: IndexedSource,
+        order: Callable[[int], Callable[[Any], Any]],
+        binder: Binder,
+        transform: Transform | None,
+        batch_size: int,
+    ) -> None:
+        super().__init__(binder, transform, batch_size)
+        self._source, self._order = source, order
+
+    def _read(self, task: TaskLike) -> Iterator[Batch]:
+        rows = self._order(task.epoch)(np.arange(task.start, task.stop, dtype=np.int64))
+        for start in range(task.first_batch * self.batch_size, rows.size, self.batch_size):
+            chosen = rows[start : start + self.batch_size]
+            yield self._binder.assemble(self._source.take(chosen, self._binder.columns))
+
+
+@final
+class StreamedTasks(TaskReader):
+    """Tasks are shards; rows are mixed within windows of each."""
+
+    def __init__(
+        self,
+        source: StreamedSource,
+        binder: Binder,
+        transform: Transform | None,
+        batch_size: int,
+        seed: int,
+        window: int | None,
+    ) -> None:
+        """`window` is the number of rows that are mixed; None: they stay in order."""
+        super().__init__(binder, transform, batch_size)
+        self._source, self._seed = source, seed
+        self._shards = source.shards()
+        self._nullable = frozenset(binder.label_columns())
+        self._window = None if window is None else batch_size * max(1, window // batch_size)
+
+    def _read(self, task: TaskLike) -> Iterator[Batch]:
+        size, skip = self.batch_size, task.first_batch * self.batch_size
+        if self._window is None:
+            yield from cut(self._blocks(task, skip), size)
+            return
+        first, skip = divmod(skip, self._window)
+        windows = cut(self._blocks(task, first * self._window), self._window)
+        for number, window in enumerate(windows, start=first):
+            key = [self._seed, task.epoch, task.number, number]
+            order = np.random.default_rng(key).permutation(window.size)
+            mixed = window.take(torch.from_numpy(order))
+            for begin in range(skip, mixed.size, size):
+                yield mixed.slice(begin, min(begin + size, mixed.size))
+            skip = 0
+
+    def _blocks(self, task: TaskLike, skip: int) -> Iterator[Batch]:
+        shard = self._shards[task.number]
+        start = task.start + skip
+        for records in self._source.read(shard, self._binder.columns, start, task.stop):
+            block = Batch(to_columns(records, self._nullable), records.num_rows)
+            yield self._binder.assemble(block)
+
+
+@final
+class SharedTasks(TaskReader):
+    """Tasks are shares of the user's own iterator, which is read from its start."""
+
+    def __init__(
+        self,
+        source: IterableSource,
+        shares: int,
+        seed: int,
+        binder: Binder,
+        transform: Transform | None,
+        batch_size: int,
+    ) -> None:
+        super().__init__(binder, transform, batch_size)
+        self._source, self._shares, self._seed = source, shares, seed
+
+    def _read(self, task: TaskLike) -> Iterator[Batch]:
+        share = Share(task.number, self._shares, task.epoch, self._seed)
+        for number, batch in enumerate(self._source.batches(share, self.batch_size)):
+            if number >= task.first_batch:
+                yield self._binder.assemble(batch)

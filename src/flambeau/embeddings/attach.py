@@ -1,0 +1,39 @@
+"""The tables of a model, and giving its modules access to them."""
+
+from torch import nn
+
+from flambeau.config.tables import TableSpec
+from flambeau.embeddings.backend import by_name
+from flambeau.embeddings.lookups import Lookups
+from flambeau.embeddings.sparse_embedding import SparseEmbedding
+
+
+def tables_of(model: nn.Module) -> list[TableSpec]:
+    """The distinct tables of a model; two different ones of one name are an error."""
+    return list(by_name(module.spec for module in _modules(model)).values())
+
+
+def has_tables(model: nn.Module) -> bool:
+    """Whether any module of the model looks something up."""
+    return bool(_modules(model))
+
+
+def attach(model: nn.Module, lookups: Lookups) -> None:
+    """Declare the model's tables and let its modules look up through `lookups`."""
+    lookups.backend.declare(tables_of(model))
+    for module in _modules(model):
+        module.lookups = lookups
+
+
+def prefetch_columns(model: nn.Module) -> list[tuple[TableSpec, str]]:
+    """Each table with a column of ids to fetch early, each pair once."""
+    pairs = {
+        (module.spec.name, module.prefetch): (module.spec, module.prefetch)
+        for module in _modules(model)
+        if module.prefetch is not None
+    }
+    return list(pairs.values())
+
+
+def _modules(model: nn.Module) -> list[SparseEmbedding]:
+    return [module for module in model.modules() if isinstance(module, SparseEmbedding)]

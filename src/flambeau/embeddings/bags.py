@@ -1,0 +1,86 @@
+"""Which ids make a bag: what modules accept, and where bags end."""
+
+import torch
+from torch import Tensor
+
+from flambeau.errors import ModelError
+
+#: More positions than this cannot be counted with the int32 that the kernels use.
+MOST_IDS = 2**31 - 1
+
+
+def check_ids(table: str, ids: Tensor) -> None:
+    """Refuse ids that are not int64."""
+    if not isinstance(ids, Tensor):
+        raise ModelError(f"table '{table}': ids are a {type(ids).__name__}; give an int64 tensor")
+    if ids.dtype is not torch.int64:
+        raise ModelError(f"table '{table}': ids are {ids.dtype}; give torch.int64 (ids.long())")
+    if ids.numel() > MOST_IDS:
+        raise ModelError(f"table '{table}': {ids.numel()} ids in one call; at most {MOST_IDS}")
+
+
+def check_weights(
+    table: str, pooling: str, ids: Tensor, weights: Tensor, dtype: torch.dtype
+) -> None:
+    """Refuse weights that are not one number of the table's type for each id of a sum."""
+    if pooling != "sum":
+        raise ModelError(
+            f"table '{table}': weights are for pooling='sum', not '{pooling}'; leave them out"
+        )
+    if weights.shape != ids.shape:
+        given, right = tuple(weights.shape), tuple(ids.shape)
+        raise ModelError(f"table '{table}': weights have shape {given}, ids {right}; give one each")
+    if weights.dtype is not dtype:
+        raise ModelError(f"table '{table}': weights are {weights.dtype}; give {dtype} as its rows")
+
+
+def ends_of_rows(table: str, ids: Tensor) -> Tensor:
+    """Where bags end (int32 [bags + 1], from 0) when they are the last dimension of `ids`."""
+    if ids.dim() == 0:
+        raise ModelError(
+            f"table '{table}': one id without dimensions cannot be pooled; give ids [..., length]"
+        )
+    length = ids.shape[-1]
+    bags = ids.shape[:-1].numel()
+    return torch.arange(bags + 1, dtype=torch.int32) * length
+
+
+def ends_of_offsets(table: str, ids: Tensor, offsets: Tensor, include_last: bool) -> Tensor:
+    """Where bags end (int32 [bags + 1], from 0), from where they start.
+
+    With `include_last` the offsets end with the number of ids.
+    """
+    if ids.dim() != 1:
+        raise ModelError(
+            f"table '{table}': ids of shape {tuple(ids.shape)} with offsets; give 1-D ids, or "
+            "leave the offsets out to make each last dimension a bag"
+        )
+    if offsets.dtype is not torch.int64 or offsets.dim() != 1:
+        raise ModelError(
+            f"table '{table}': offsets are {offsets.dtype} of shape {tuple(offsets.shape)}; give "
+            "torch.int64 [bags]"
+        )
+    starts = offsets.cpu()
+    if problem := _problem_with(starts, len(ids), include_last):
+        raise ModelError(f"table '{table}': offsets {problem}")
+    ends = starts if include_last else torch.cat([starts, torch.tensor([len(ids)])])
+    return ends.int()
+
+
+def _problem_with(starts: Tensor, count: int, include_last: bool) -> str | None:
+    """What is wrong with the starts of bags of `count` ids, and what is right."""
+    if len(starts) == 0 and count == 0 and not include_last:
+        return None
+    if len(starts) == 0 or int(starts[0]) != 0:
+        return f"begin with {starts[:1].tolist()}; the first bag starts at 0"
+    falls = (starts.diff() < 0).nonzero()
+    if len(falls):
+        at = int(falls[0])
+        pair = starts[at : at + 2].tolist()
+        return f"decrease at position {at + 1}: {pair}; give the starts of the bags in order"
+    last = int(starts[-1])
+    if include_last and last != count:
+        return (
+            f"end with {last}; with include_last_offset=True, end with the number of ids, {count}"
+        )
+    return f"end with {last}, behind the last of {count} ids" if last > count else None

@@ -1,0 +1,54 @@
+"""Tables in a training loop of one's own, without `fit`."""
+
+from typing import final
+
+from torch import nn
+
+from flambeau.config.optimizer import OptimizerSpec
+from flambeau.embeddings.attach import attach
+from flambeau.embeddings.external import initial_rows
+from flambeau.embeddings.in_process import InProcessTables
+from flambeau.embeddings.lookups import Lookups
+
+
+@final
+class TableTraining:
+    """Steps for the tables of a model, beside the optimizer of its parameters."""
+
+    def __init__(self, tables: InProcessTables, lookups: Lookups) -> None:
+        self.tables, self.lookups = tables, lookups
+
+    def step(self, factor: float = 1.0) -> None:
+        """Apply the gradients since the last step; `factor` multiplies the learning rate."""
+        self.tables.push(self.lookups.gradients(), factor)
+
+    def discard(self) -> None:
+        """Forget the gradients since the last step, as for a batch that is given up."""
+        self.lookups.discard()
+
+
+def train_in_process(
+    model: nn.Module, optimizer: OptimizerSpec | None = None, seed: int = 0
+) -> TableTraining:
+    """Give a model tables in this process, to train it in a loop of your own.
+
+    `optimizer` is for tables whose spec has none. `seed` decides the first values of rows.
+
+        model = nn.Sequential(SparseEmbedding(TableSpec("item", 16), "mean"), nn.Linear(16, 1))
+        dense = torch.optim.Adam(model.parameters())
+        tables = train_in_process(model, fb.optim("adagrad", lr=0.05))
+        for ids, label in batches:
+            loss = binary_cross_entropy_with_logits(model(ids)[:, 0], label)
+            dense.zero_grad()
+            loss.backward()
+            dense.step()
+            tables.step()
+
+    Every training forward pass counts until the next `step` (or `discard`).
+    """
+    tables = InProcessTables(seed, optimizer)
+    lookups = Lookups(tables)
+    attach(model, lookups)
+    for spec, ids, values in initial_rows(model):
+        tables.load(spec, ids, values)
+    return TableTraining(tables, lookups)

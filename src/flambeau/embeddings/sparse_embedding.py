@@ -1,0 +1,116 @@
+"""An embedding whose rows are in a table, not in the model."""
+
+from typing import Any, Literal, final
+
+import torch
+from torch import Tensor, nn
+
+from flambeau.config.settings import nearest
+from flambeau.config.tables import TableSpec
+from flambeau.embeddings import bags, row_functions
+from flambeau.embeddings.lookups import Lookups
+from flambeau.errors import ModelError
+from flambeau.tables.initializers import default_row
+
+Pooling = Literal["none", "sum", "mean", "max"]
+POOLINGS = ("none", "sum", "mean", "max")
+
+
+@final
+class SparseEmbedding(nn.Module):
+    """Rows of a table for any int64 ids, each on its own or pooled over bags of them.
+
+    Modules with one spec share one table. `prefetch` names the column of the data with the ids that
+    `forward` will be given, so that their rows can be fetched early. The module has no parameters:
+    its table is attached by whoever trains or predicts, and is not copied or pickled with it.
+    Without one, and without gradients, every id reads as the default row.
+    """
+
+    def __init__(
+        self,
+        spec: TableSpec,
+        pooling: Pooling | None = "none",
+        prefetch: str | None = None,
+        *,
+        include_last_offset: bool = False,
+    ) -> None:
+        super().__init__()
+        self.spec, self.prefetch, self.include_last_offset = spec, prefetch, include_last_offset
+        self.pooling = pooling or "none"
+        if self.pooling not in POOLINGS:
+            hint = nearest(self.pooling, POOLINGS)
+            raise ModelError(f"table '{spec.name}': pooling={pooling!r} is not known; {hint}")
+        self.lookups: Lookups | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the results: float64 for a table of fp64, float32 for all others."""
+        return torch.float64 if self.spec.dtype == "fp64" else torch.float32
+
+    @property
+    def learns(self) -> bool:
+        """Whether a look-up now is a training one."""
+        return self.training and torch.is_grad_enabled()
+
+    def forward(
+        self, ids: Tensor, offsets: Tensor | None = None, weights: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Rows for ids (int64), on the ids' device.
+
+        - pooling none: [*ids.shape, dim]; with `offsets`, (padded [bags, longest, dim], mask
+          [bags, longest]);
+        - otherwise: [..., dim], pooled over the last dimension of the ids; with `offsets` [bags],
+          the starts of the bags in 1-D ids: [bags, dim]. An empty bag gives zeros.
+
+        `weights` of the ids' shape multiply the rows of a sum.
+        """
+        if torch.compiler.is_compiling():
+            # A look-up talks to memory and processes that a compiler cannot see into.
+            return torch.compiler.disable(self._look_up)(ids, offsets, weights)  # type: ignore[no-any-return,no-untyped-call]
+        return self._look_up(ids, offsets, weights)
+
+    def _look_up(
+        self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        bags.check_ids(self.spec.name, ids)
+        if weights is not None:
+            bags.check_weights(self.spec.name, self.pooling, ids, weights, self.dtype)
+            weights = weights.flatten().cpu()
+        if self.pooling == "none":
+            return self._each(ids) if offsets is None else self._padded(ids, offsets)
+        ends = self._ends(ids, offsets)
+        shape = ids.shape[:-1] if offsets is None else (len(ends) - 1,)
+        pooled = row_functions.pool(*self._rows(ids), ends, self.pooling, weights)
+        return pooled.view(*shape, self.spec.dim).to(ids.device)
+
+    def _each(self, ids: Tensor) -> Tensor:
+        rows = row_functions.take(*self._rows(ids))
+        return rows.view(*ids.shape, self.spec.dim).to(ids.device)
+
+    def _padded(self, ids: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
+        ends = self._ends(ids, offsets)
+        rows, mask = row_functions.padded(*self._rows(ids), ends)
+        return rows.to(ids.device), mask.to(ids.device)
+
+    def _ends(self, ids: Tensor, offsets: Tensor | None) -> Tensor:
+        if offsets is None:
+            return bags.ends_of_rows(self.spec.name, ids)
+        return bags.ends_of_offsets(self.spec.name, ids, offsets, self.include_last_offset)
+
+    def _rows(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        if self.lookups is not None:
+            return self.lookups.rows(self.spec, ids.flatten(), self.learns)
+        if self.learns:
+            raise ModelError(
+                f"table '{self.spec.name}' is not attached, so it cannot be trained; train the "
+                "model with fit, or call flambeau.embeddings.train_in_process(model, optimizer) "
+                "before a loop of your own (or model.eval() for a look at default rows)"
+            )
+        row = torch.from_numpy(default_row(self.spec))
+        return row[None], torch.zeros(ids.numel(), dtype=torch.int32)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "lookups": None}
+
+    def extra_repr(self) -> str:
+        return f"table={self.spec.name!r}, dim={self.spec.dim}, pooling={self.pooling!r}"

@@ -1,0 +1,243 @@
+"""The parts of a training that all kinds of workers need, built from a job's settings."""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from flambeau.config.strategies import ParameterServer
+from flambeau.data import Source
+from flambeau.data.batch import Batch
+from flambeau.data.binding import Binder
+from flambeau.data.loader import Loader
+from flambeau.job import checkpointing, opening
+from flambeau.job.opening import LoadCode, Place
+from flambeau.job.rehearsal import rehearse
+from flambeau.job.surroundings import Surroundings
+from flambeau.strategies import sync_batch_norm
+from flambeau.strategies.base import Strategy
+from flambeau.training.best import Best
+from flambeau.training.callbacks import Callback, TrainingView
+from flambeau.training.evaluation import Autocast, Scores, evaluate
+from flambeau.training.losses import Loss
+from flambeau.training.metric_set import MetricSet
+from flambeau.training.optimizers import build_optimizers, scale_learning_rates
+from flambeau.training.profiling import Profiler
+from flambeau.training.schedules import LearningRate, build_schedule
+from flambeau.training.step import OwnStep, StandardStep, Step, StepContext
+
+
+@dataclass(frozen=True)
+class Optimizers:
+    """The torch optimizers by name, and the first one's learning rate before anything changed it.
+
+    Tables follow that one: their rates change by the same factor.
+    """
+
+    by_name: dict[str, Optimizer]
+    first_rate: float
+
+
+@final
+class Assembly:
+    """Builds parts for one worker."""
+
+    def __init__(self, where: Surroundings) -> None:
+        self.where = where
+        self.settings = where.settings
+        self.load_code: LoadCode = opening.code_loader(where.run)
+        self.autocast = _autocast(where.settings.compute.precision, where.device)
+        self.loss = self._open_loss()
+
+    def source(self) -> Source:
+        """The training data."""
+        settings = self.settings
+        return opening.open_data(settings.train, self.load_code, settings.binding.maskable)
+
+    def model(self, *, fresh: bool) -> nn.Module:
+        """The model on its device; a fresh one with another run's weights, if that is asked."""
+        settings, where = self.settings, self.where
+        model = opening.build_model(settings.model, self.load_code).to(where.device)
+        initial = where.payload.get("init_from")
+        if initial is not None and fresh:
+            patterns = where.payload.get("init_patterns")
+            checkpointing.load_initial_weights(model, initial, patterns, where.warn)
+        if getattr(settings.strategy, "sync_batch_norm", False) and where.group.size > 1:
+            model = sync_batch_norm.convert(model)
+        return model
+
+    def binder(self, model: nn.Module, source: Source) -> Binder:
+        """How columns meet the model; two rows are tried, if they can be."""
+        settings = self.settings
+        whole = opening.wants_whole_batch(settings)
+        binder = opening.make_binder(settings, model, source, whole_batch=whole)
+        if settings.step is None and self.loss is not None:
+            look = opening.image_transform(settings.images, source, train=False, seed=0)
+            rehearse(model, source, binder, self.loss, look)
+        return binder
+
+    def optimizers(self, model: nn.Module) -> Optimizers:
+        """The optimizers of the dense weights."""
+        built = build_optimizers(self.settings.optimizer, model, self.load_code)
+        first = float(next(iter(built.values())).param_groups[0]["lr"])
+        scale_learning_rates(built, self.where.group.size, self.settings.compute.lr_scaling)
+        return Optimizers(built, first)
+
+    def schedules(
+        self, optimizers: Optimizers, total: int | None, per_epoch: int | None
+    ) -> dict[str, LearningRate]:
+        """What changes learning rates, by optimizer."""
+        return {
+            name: build_schedule(
+                self.settings.schedule, optimizer, total, per_epoch, self.load_code
+            )
+            for name, optimizer in optimizers.by_name.items()
+        }
+
+    def view(self, model: nn.Module, optimizers: Optimizers, binder: Binder) -> TrainingView:
+        """What callbacks see."""
+        self._view = TrainingView(
+            model=model,
+            optimizers=optimizers.by_name,
+            run_dir=self.where.run.path,
+            rank=self.where.group.rank,
+            workers=self.where.group.size,
+            log=self._log_scalars,
+            arguments=binder.arguments,
+        )
+        return self._view
+
+    def step(
+        self,
+        forward: Callable[..., Any],
+        model: nn.Module,
+        optimizers: Optimizers,
+        binder: Binder,
+        strategy: Strategy,
+    ) -> Step:
+        """The built-in step, or the user's own."""
+        settings, group = self.settings, self.where.group
+        if settings.compute.compile:
+            forward = torch.compile(forward)
+        if settings.step is None:
+            assert self.loss is not None
+            accumulate = settings.compute.accumulate
+            return StandardStep(forward, binder, self.loss, strategy, self.autocast, accumulate)
+        context = StepContext(
+            model,
+            optimizers.by_name,
+            binder,
+            strategy,
+            self._log_scalars,
+            group.rank,
+            group.size,
+        )
+        return OwnStep(self.load_code(settings.step), context)
+
+    def evaluation(self, model: nn.Module, exact_rows: int) -> Callable[[], Scores] | None:
+        """Evaluates the model on this worker's part of the validation data, with all others."""
+        settings, where = self.settings, self.where
+        if settings.valid is None or settings.evaluator:
+            return None
+        source = opening.open_data(settings.valid, self.load_code, settings.binding.maskable)
+        whole = opening.wants_whole_batch(settings)
+        binder = opening.make_binder(settings, model, source, whole_batch=whole)
+        place = Place(where.group.rank, where.group.size)
+        loader = opening.make_loader(source, settings, binder, place, train=False)
+        MetricSet(settings.metrics, self.loss, exact_rows)  # unknown names are found now
+        if self.loss is not None:
+            look = opening.image_transform(settings.images, source, train=False, seed=0)
+            rehearse(model, source, binder, self.loss, look, "valid")
+
+        def run() -> Scores:
+            metrics = MetricSet(settings.metrics, self.loss, exact_rows)
+            return evaluate(
+                model,
+                _batches(loader),
+                binder,
+                self.loss,
+                metrics,
+                where.group,
+                self.autocast,
+                where.device,
+            )
+
+        return run
+
+    def callbacks(self) -> list[Callback]:
+        """The user's, and those that settings ask for."""
+        callbacks: list[Callback] = []
+        for ref in self.settings.callbacks:
+            found = self.load_code(ref)
+            callbacks.append(found() if isinstance(found, type) else found)
+        profile = self.settings.observe.profile
+        if profile is not None:
+            callbacks.append(Profiler(profile[0], profile[1], Path(self.where.run.tensorboard)))
+        return callbacks
+
+    def best(self) -> Best | None:
+        """What decides which checkpoint is the best, if the workers evaluate."""
+        settings = self.settings
+        if settings.valid is None or settings.evaluator:
+            return None
+        metric = settings.checkpoints.best
+        if metric == "loss" and self.loss is None:
+            # With a step of the user's own there may be no loss to judge by.
+            if not settings.metrics:
+                return None
+            metric = settings.metrics[0]
+        return Best(metric, settings.checkpoints.mode)
+
+    def announce(self, steps_total: int | None, step: int, rows: int, **more: Any) -> None:
+        """Tell the observers that the training begins."""
+        settings, group = self.settings, self.where.group
+        if not group.first:
+            return
+        strategy = settings.strategy
+        free = isinstance(strategy, ParameterServer) and not strategy.lockstep
+        together = 1 if free else group.size
+        self.where.link.report(
+            "job_start",
+            name=self.where.run.path.name,
+            workers=group.size,
+            batch_size=settings.batch_size,
+            global_batch=settings.batch_size * together,
+            steps_total=steps_total,
+            epochs=settings.epochs,
+            run_dir=str(self.where.run.path),
+            resumed_step=step,
+            resumed_rows=rows,
+            **more,
+        )
+
+    def _open_loss(self) -> Loss | None:
+        if self.settings.step is not None and self.settings.loss is None:
+            return None
+        return opening.open_loss(self.settings, self.load_code)
+
+    def _log_scalars(self, values: dict[str, float]) -> None:
+        if self.where.group.first:
+            finite = {name: value for name, value in values.items() if math.isfinite(value)}
+            self.where.link.report("scalars", step=self._view.step, values=finite)
+
+
+def _autocast(precision: str, device: torch.device) -> Autocast:
+    if precision == "bf16":
+        return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
+    return contextlib.nullcontext
+
+
+def _batches(loader: Loader) -> Iterator[Batch]:
+    steps = loader.epoch(0)
+    try:
+        for step in steps:
+            if step.batch is not None:
+                yield step.batch
+    finally:
+        steps.close()

@@ -1,0 +1,34 @@
+"""What a worker asks of the servers, told to whoever watches."""
+
+import time
+from typing import final
+
+from flambeau.coordination.link import Link
+from flambeau.strategies.base import Strategy
+from flambeau.training.callbacks import Callback, TrainingView
+
+REPORT_SECONDS = 2.0
+
+
+@final
+class ClientReports(Callback):
+    """Reports a strategy's counts (a `client` event) every 2 seconds and at the end."""
+
+    def __init__(self, link: Link, strategy: Strategy) -> None:
+        self._link, self._strategy = link, strategy
+        self._due = time.monotonic() + REPORT_SECONDS
+
+    def on_step_end(self, view: TrainingView) -> None:
+        """Report, if it is time."""
+        if time.monotonic() >= self._due:
+            self._report()
+
+    def on_end(self, view: TrainingView) -> None:
+        """Report for the last time."""
+        self._report()
+
+    def _report(self) -> None:
+        self._due = time.monotonic() + REPORT_SECONDS
+        counts = self._strategy.summary()
+        if counts:  # a strategy without servers has none
+            self._link.report("client", rank=self._link.spec.rank, **counts)

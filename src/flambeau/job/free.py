@@ -1,0 +1,269 @@
+"""A free worker's side of the coordination: tasks come, batches are read ahead, moments are met."""
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from flambeau.coordination.consistency import ConsistencyPolicy
+from flambeau.coordination.link import Link
+from flambeau.coordination.protocol import (
+    Assigned,
+    Contribution,
+    Floor,
+    Gathered,
+    Moment,
+    MomentDone,
+    Trained,
+    WantTask,
+)
+from flambeau.coordination.tasks import Task
+from flambeau.data.task_reader import TaskReader
+from flambeau.errors import RequestTimeoutError
+from flambeau.strategies.group import Group
+from flambeau.training.free_loop import BatchReport, Conductor, MomentLike, TaskBatch
+
+#: Reports of batches are collected for this long, unless somebody may be waiting for them.
+REPORT_SECONDS = 0.05
+EXCHANGE_SECONDS = 3600.0
+
+
+@final
+class LinkConductor(Conductor):
+    """Work from the coordinator, over the worker's link. A thread reads ahead."""
+
+    def __init__(
+        self,
+        link: Link,
+        group: "ExchangeGroup",
+        reader: TaskReader,
+        policy: ConsistencyPolicy,
+        read_ahead: int,
+    ) -> None:
+        self._link, self._group, self._reader, self._policy = link, group, reader, policy
+        self._depth = read_ahead
+        self._changed = threading.Condition()
+        self._tasks: deque[Assigned] = deque()
+        self._batches: deque[TaskBatch] = deque()
+        self._moment: Moment | None = None
+        self._clock = self._floor = 0
+        self._error: BaseException | None = None
+        self._closed = False
+        self._unsent: list[BatchReport] = []
+        self._sent = time.perf_counter()
+        link.on(Assigned, self._on_assigned)
+        link.on(Floor, self._on_floor)
+        link.on(Moment, self._on_moment)
+        self._thread = threading.Thread(target=self._read, name="flambeau-tasks", daemon=True)
+        self._thread.start()
+
+    # What the training loop asks
+
+    def next(self) -> TaskBatch | MomentLike:
+        """See `Conductor`."""
+        with self._changed:
+            while True:
+                if self._error is not None:
+                    raise self._error
+                if self._moment is not None:
+                    moment, self._moment = self._moment, None
+                    break
+                if self._batches and self._policy.may_start(self._clock, self._floor):
+                    item = self._batches.popleft()
+                    self._changed.notify_all()
+                    return item
+                if self._unsent:
+                    # Somebody may be waiting for what we have not reported.
+                    break_out = self._changed.wait(REPORT_SECONDS)
+                    if not break_out:
+                        self._send()
+                else:
+                    self._changed.wait()
+        self._send()
+        self._group.enter(moment.number)
+        return moment
+
+    def upcoming(self) -> TaskBatch | None:
+        """See `Conductor`."""
+        with self._changed:
+            return self._batches[0] if self._batches else None
+
+    def trained(self, report: BatchReport) -> None:
+        """See `Conductor`."""
+        self._clock += 1
+        self._unsent.append(report)
+        waited = time.perf_counter() - self._sent > REPORT_SECONDS
+        # With a bound on staleness, others wait for our clock.
+        if waited or report.item.last or not self._policy.may_start(1 << 30, 0):
+            self._send()
+
+    def met(self, moment: MomentLike, *, stop: bool, progress: dict[str, Any]) -> None:
+        """See `Conductor`."""
+        self._link.send(MomentDone(self._link.spec, moment.number, stop, progress))
+
+    def close(self) -> None:
+        """End the reading thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join(timeout=30)
+
+    def _send(self) -> None:
+        reports, self._unsent = self._unsent, []
+        self._sent = time.perf_counter()
+        for run in _runs(reports):
+            first, last = run[0], run[-1]
+            self._link.send(
+                Trained(
+                    self._link.spec,
+                    first.item.task,
+                    first.item.epoch,
+                    [(report.item.number, report.item.batch.size) for report in run],
+                    sum(r.loss * r.item.batch.size for r in run if not math.isnan(r.loss)),
+                    sum(r.seconds for r in run),
+                    sum(r.data_seconds for r in run),
+                    sum(r.waiting_seconds for r in run),
+                    last.lr,
+                    last.item.last,
+                    [report.item.number for report in run if report.dropped],
+                )
+            )
+
+    # What the coordinator says, in the link's thread
+
+    def _on_assigned(self, message: Assigned, buffers: Sequence[Any]) -> None:
+        with self._changed:
+            self._tasks.append(message)
+            if message.clock is not None:
+                self._clock = message.clock
+            self._changed.notify_all()
+
+    def _on_floor(self, message: Floor, buffers: Sequence[Any]) -> None:
+        with self._changed:
+            self._floor = max(self._floor, message.clock)
+            self._changed.notify_all()
+
+    def _on_moment(self, message: Moment, buffers: Sequence[Any]) -> None:
+        with self._changed:
+            self._moment = message
+            self._changed.notify_all()
+
+    # The reading thread
+
+    def _read(self) -> None:
+        try:
+            for item in self._items():
+                if not self._put(item):
+                    return
+        except BaseException as error:  # noqa: BLE001 - raised again in the training thread
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _items(self) -> Iterator[TaskBatch]:
+        while (task := self._take_task()) is not None:
+            before: TaskBatch | None = None
+            for number, batch in self._reader.read(task):
+                if before is not None:
+                    yield before
+                before = TaskBatch(task.epoch, task.number, number, batch, last=False)
+            if before is not None:
+                yield TaskBatch(task.epoch, task.number, before.number, before.batch, last=True)
+            else:
+                # Nothing in it, or all done before: said, so that nobody waits for it.
+                empty = Trained(
+                    self._link.spec, task.number, task.epoch, [], 0.0, 0.0, 0.0, 0.0, 0.0, True
+                )
+                self._link.send(empty)
+
+    def _take_task(self) -> Task | None:
+        self._link.send(WantTask(self._link.spec))
+        with self._changed:
+            while not self._tasks and not self._closed:
+                self._changed.wait()
+            return None if self._closed else self._tasks.popleft().task
+
+    def _put(self, item: TaskBatch) -> bool:
+        with self._changed:
+            while len(self._batches) >= self._depth and not self._closed:
+                self._changed.wait()
+            self._batches.append(item)
+            self._changed.notify_all()
+            return not self._closed
+
+
+def _runs(reports: Sequence[BatchReport]) -> Iterator[list[BatchReport]]:
+    """Reports of one task after the other."""
+    run: list[BatchReport] = []
+    for report in reports:
+        if run and (run[-1].item.task, run[-1].item.epoch) != (report.item.task, report.item.epoch):
+            yield run
+            run = []
+        run.append(report)
+    if run:
+        yield run
+
+
+@final
+class ExchangeGroup(Group):
+    """All free workers, exchanging through the coordinator when they meet at a moment.
+
+    A worker that takes a lost one's place repeats the exchanges of the moment, and gets the same
+    answers.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.rank, self.size = link.spec.rank, link.spec.world
+        self._link = link
+        self._changed = threading.Condition()
+        self._answers: dict[str, Sequence[Any]] = {}
+        self._moment, self._number = -1, 0
+        link.on(Gathered, self._on_gathered)
+
+    def enter(self, moment: int) -> None:
+        """Begin the exchanges of a moment."""
+        self._moment, self._number = moment, 0
+        with self._changed:
+            self._answers = {
+                key: parts for key, parts in self._answers.items() if key.startswith(f"{moment}/")
+            }
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """Everybody's bytes, by rank."""
+        key = f"{self._moment}/{self._number}"
+        self._number += 1
+        self._link.send(Contribution(self._link.spec, key), [data])
+        deadline = time.monotonic() + EXCHANGE_SECONDS
+        with self._changed:
+            while key not in self._answers:
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise RequestTimeoutError(
+                        f"the other workers did not come within {EXCHANGE_SECONDS:.0f} s"
+                    )
+            return [bytes(part) for part in self._answers.pop(key)]
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum of everybody's tensor, in the order of ranks."""
+        parts = self.gather(tensor.detach().cpu().contiguous().numpy().tobytes())
+        total = torch.zeros_like(tensor, device="cpu")
+        for part in parts:
+            total += torch.frombuffer(bytearray(part), dtype=tensor.dtype).view_as(total)
+        tensor.copy_(total)
+        return tensor
+
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """The first worker's tensor."""
+        own = tensor.detach().cpu().contiguous().numpy().tobytes() if self.first else b""
+        first = self.gather(own)[0]
+        tensor.copy_(torch.frombuffer(bytearray(first), dtype=tensor.dtype).view_as(tensor))
+        return tensor
+
+    def _on_gathered(self, message: Gathered, buffers: Sequence[Any]) -> None:
+        with self._changed:
+            self._answers[message.key] = buffers
+            self._changed.notify_all()

@@ -1,0 +1,301 @@
+"""The coordinator of workers that run free: hands out tasks, calls them together, replaces them."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, final
+
+from flambeau.config import JobSettings
+from flambeau.config.strategies import ParameterServer
+from flambeau.coordination.clocks import Clocks
+from flambeau.coordination.protocol import (
+    Assigned,
+    Contribution,
+    Floor,
+    Gathered,
+    Moment,
+    MomentDone,
+    PlanData,
+    Role,
+    RoleSpec,
+    Trained,
+    WantStop,
+    WantTask,
+)
+from flambeau.coordination.tasks import DynamicPlan
+from flambeau.job.conducting import PROGRESS_SECONDS, Conducting
+from flambeau.job.free_progress import FreeProgress
+
+
+@final
+class Free(Conducting):
+    """Asynchronous or bounded workers. A lost worker or server is replaced; the others go on.
+
+    The job is a row of moments, at which all workers meet; in between, everybody who asks gets a
+    task. The first moment saves the beginning, so that a lost server has something to return to.
+    The last one stays: a worker that is lost before it has ended is called to it again.
+    """
+
+    elastic = True
+
+    def __init__(self, settings: JobSettings) -> None:
+        super().__init__()
+        assert isinstance(settings.strategy, ParameterServer)
+        self._settings = settings
+        self._bounded = settings.strategy.consistency == "bounded"
+        self._plan: DynamicPlan | None = None
+        self._clocks = Clocks()
+        self._parked: dict[int, RoleSpec] = {}
+        self._moment: Moment | None = None
+        self._met: set[int] = set()
+        self._moments = 0
+        self._evaluated_at = self._saved_at = 0
+        self._exchanges: dict[str, dict[int, bytes]] = {}
+        self._carried: dict[str, Any] = {}
+        self._progress = FreeProgress()
+        self._told = time.monotonic()
+
+    # What arrives
+
+    def handle(self, peer: bytes, message: Any, buffers: Sequence[Any]) -> None:
+        """Messages of workers."""
+        if isinstance(message, PlanData):
+            self._set_up(message)
+        elif isinstance(message, WantTask):
+            self._parked[message.spec.rank] = message.spec
+            self._hand_out()
+        elif isinstance(message, Trained):
+            self._trained(message)
+        elif isinstance(message, MomentDone):
+            self._done_with(message)
+        elif isinstance(message, Contribution):
+            self._contribute(message, bytes(buffers[0]) if buffers else b"")
+        elif isinstance(message, WantStop):
+            self.stop()
+
+    def joined(self, spec: RoleSpec) -> None:
+        """A worker that comes while the others meet is called, too."""
+        if spec.role is Role.WORKER and self._moment is not None:
+            self._met.discard(spec.rank)
+            self.stage.send(spec, self._call())
+
+    def lost(self, spec: RoleSpec) -> None:
+        """A lost worker's tasks go back."""
+        if spec.role is not Role.WORKER:
+            return
+        self._parked.pop(spec.rank, None)
+        if self._plan is None:
+            return
+        self._plan.lost(spec.rank)
+        self._leave(spec.rank)
+        self._hand_out()
+
+    def stop(self) -> None:
+        """Call all together, for the last time."""
+        self.stopping = True
+        self._call_if_due()
+
+    def tick(self, now: float) -> None:
+        """Tell progress."""
+        if now - self._told >= PROGRESS_SECONDS and self._plan is not None:
+            elapsed, self._told = now - self._told, now
+            fields = self._progress.told(elapsed)
+            if fields:
+                total = self._steps_total()
+                self.stage.emit("progress", epoch=self._plan.epoch, steps_total=total, **fields)
+
+    def rows(self) -> dict[str, int] | None:
+        """What became of all rows."""
+        if self._plan is None:
+            return None
+        rows = self._plan.rows
+        return {
+            "read": rows.read,
+            "applied": rows.applied,
+            "dropped": rows.dropped,
+            "repeated": rows.repeated,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """How far it came."""
+        return {"step": self._progress.step, "moments": self._moments}
+
+    # Tasks
+
+    def _set_up(self, data: PlanData) -> None:
+        if self._plan is not None:
+            return  # a worker that replaces the first one
+        self._plan = self._make_plan(data)
+        if data.state is not None:
+            self._plan.load(data.state["plan"])
+            self._progress.step = self._evaluated_at = self._saved_at = data.state["step"]
+            self._progress.rows = self._plan.rows.applied
+            self._carried = data.state["progress"]
+        if self._finished() or (data.state or {}).get("over"):
+            self._announce(evaluate=True, save=True, last=True)
+        elif data.state is None:
+            self._announce(evaluate=False, save=True, last=False)
+        else:
+            self._call_if_due()  # more epochs may be asked for than there were before
+            self._hand_out()
+
+    def _make_plan(self, data: PlanData) -> DynamicPlan:
+        settings, loading = self._settings, self._settings.loading
+        common: dict[str, Any] = {"batch_size": settings.batch_size, "epochs": settings.epochs}
+        if data.kind == "shares":
+            return DynamicPlan.of_shares(data.sizes[0], **common)
+        if data.kind == "rows":
+            return DynamicPlan.of_rows(
+                data.sizes[0],
+                workers=settings.cluster.workers,
+                drop_last=loading.drop_last,
+                **common,
+            )
+        return DynamicPlan.of_shards(
+            data.sizes,
+            seed=settings.seed,
+            shuffle=loading.shuffle,
+            drop_last=loading.drop_last,
+            **common,
+        )
+
+    def _hand_out(self) -> None:
+        if self._plan is None or self._moment is not None:
+            return
+        for rank, spec in list(self._parked.items()):
+            task = self._plan.take(rank)
+            if task is None:
+                if not self._plan.holds(rank):
+                    # It has nothing to do, so nobody needs to wait for it.
+                    self._leave(rank)
+                continue
+            del self._parked[rank]
+            clock = None
+            if rank not in self._clocks:
+                self._clocks.join(rank)
+                clock = self._clocks[rank]
+            self.stage.send(spec, Assigned(task, clock))
+
+    def _trained(self, message: Trained) -> None:
+        assert self._plan is not None
+        rank, epoch = message.spec.rank, message.epoch
+        new = [
+            rows
+            for number, rows in message.batches
+            if self._plan.batch_done(
+                rank,
+                message.task,
+                number,
+                rows,
+                epoch=epoch,
+                dropped=rows if number in message.dropped else 0,
+            )
+        ]
+        if message.complete:
+            self._plan.task_done(rank, message.task, epoch=epoch)
+        self._progress.add(message, new)
+        moved = [self._clocks.tick(rank) for _ in message.batches]
+        if any(moved):
+            self._tell_floor()
+        if rank in self._parked and not self._plan.holds(rank):
+            self._leave(rank)
+        self._call_if_due()
+
+    def _leave(self, rank: int) -> None:
+        if self._clocks.leave(rank):
+            self._tell_floor()
+
+    def _tell_floor(self) -> None:
+        if self._bounded:
+            for spec in self.stage.roles(Role.WORKER):
+                self.stage.send(spec, Floor(self._clocks.floor))
+
+    # Moments
+
+    def _call_if_due(self) -> None:
+        if self._plan is None or self._moment is not None:
+            return
+        step, settings = self._progress.step, self._settings
+        ends_epoch = self._plan.epoch_complete
+        epochs = self._plan.epoch + 1
+        last = self.stopping or self._finished()
+        evaluate = _passed(settings.evaluation.every_steps, self._evaluated_at, step)
+        save = _passed(settings.checkpoints.every_steps, self._saved_at, step)
+        if ends_epoch:
+            evaluate = evaluate or _every(settings.evaluation.every_epochs, epochs)
+            save = save or _every(settings.checkpoints.every_epochs, epochs)
+        if last or evaluate or save:
+            self._announce(
+                evaluate=evaluate or (last and not self.stopping), save=save or last, last=last
+            )
+        elif ends_epoch:
+            self._plan.next_epoch()
+            self._hand_out()
+
+    def _announce(self, *, evaluate: bool, save: bool, last: bool) -> None:
+        assert self._plan is not None
+        step, epoch = self._progress.step, self._plan.epoch
+        if self._plan.epoch_complete:
+            epoch += 1
+            if not last:
+                self._plan.next_epoch()
+        self._evaluated_at = step if evaluate else self._evaluated_at
+        self._saved_at = step if save else self._saved_at
+        plan = {"plan": self._plan.dump(), "step": step}
+        self._moment = Moment(self._moments, step, epoch, evaluate, save, last, plan, self._carried)
+        self._moments += 1
+        self._met = set()
+        for spec in self.stage.roles(Role.WORKER):
+            self.stage.send(spec, self._call())
+
+    def _call(self) -> Moment:
+        assert self._moment is not None
+        return self._moment
+
+    def _done_with(self, message: MomentDone) -> None:
+        if self._moment is None or message.number != self._moment.number:
+            return
+        self._met.add(message.spec.rank)
+        if message.spec.rank == 0:
+            self._carried = message.progress
+        self.stopping = self.stopping or message.stop
+        if len(self._met) < self._settings.cluster.workers:
+            return
+        if self._moment.last:
+            return  # it stays, for one that is lost before it has ended
+        self._moment = None
+        self._exchanges.clear()
+        self._call_if_due()
+        self._hand_out()
+
+    def _contribute(self, message: Contribution, data: bytes) -> None:
+        parts = self._exchanges.setdefault(message.key, {})
+        # What others have been told already stays as it was.
+        again = len(parts) == self._settings.cluster.workers
+        if not again:
+            parts[message.spec.rank] = data
+        if len(parts) < self._settings.cluster.workers:
+            return
+        whole = [parts[rank] for rank in sorted(parts)]
+        for spec in [message.spec] if again else self.stage.roles(Role.WORKER):
+            self.stage.send(spec, Gathered(message.key), whole)
+
+    def _finished(self) -> bool:
+        assert self._plan is not None
+        limit = self._settings.max_steps
+        return self._plan.complete or (limit is not None and self._progress.step >= limit)
+
+    def _steps_total(self) -> int | None:
+        assert self._plan is not None
+        whole = self._plan.batches_in_epoch
+        if whole is None:
+            return self._settings.max_steps
+        total = whole * self._settings.epochs
+        return min(total, self._settings.max_steps or total)
+
+
+def _passed(every: int | None, before: int, now: int) -> bool:
+    return every is not None and now // every > before // every
+
+
+def _every(every: int | None, count: int) -> bool:
+    return every is not None and count % every == 0

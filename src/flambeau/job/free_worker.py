@@ -1,0 +1,198 @@
+"""The worker role when workers run free: tasks come from the coordinator, one after the other."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint.references import checkpoint_path
+from flambeau.checkpoint.store import TrainingState, read_checkpoint
+from flambeau.config import JobSettings
+from flambeau.config.strategies import ParameterServer
+from flambeau.coordination.consistency import Asynchronous, Bounded, ConsistencyPolicy
+from flambeau.coordination.link import Link
+from flambeau.coordination.plans import IndexedPlan
+from flambeau.coordination.protocol import PlanData, WantStop
+from flambeau.data import IndexedSource, IterableSource, Source
+from flambeau.data.binding import Binder
+from flambeau.data.task_reader import IndexedTasks, SharedTasks, StreamedTasks, TaskReader
+from flambeau.embeddings.attach import tables_of
+from flambeau.job import checkpointing, opening
+from flambeau.job.agreeing import make_strategy
+from flambeau.job.assembling import Assembly
+from flambeau.job.client_reports import ClientReports
+from flambeau.job.free import ExchangeGroup, LinkConductor
+from flambeau.job.surroundings import Surroundings
+from flambeau.job.table_saving import table_saving
+from flambeau.training import randomness
+from flambeau.training.callbacks import Callbacks
+from flambeau.training.free_loop import FreeParts, FreeTrainer
+from flambeau.training.position import Position
+
+#: AUC is exact up to so many rows, since scores of all workers pass through the coordinator.
+EXACT_ROWS = 200_000
+
+
+def work_free(
+    settings: JobSettings,
+    run: RunDirectory,
+    link: Link,
+    device: torch.device,
+    payload: dict[str, Any],
+) -> dict[str, Any]:
+    """Train until everything is done; the summary that goes into the result."""
+    where = Surroundings(settings, run, link, ExchangeGroup(link), device, payload)
+    return FreeWorker(where).run()
+
+
+class FreeWorker:
+    """A worker that trains at its own pace."""
+
+    def __init__(self, where: Surroundings) -> None:
+        self._where, self._settings = where, where.settings
+        self._build = Assembly(where)
+
+    def run(self) -> dict[str, Any]:
+        """Build everything, tell the coordinator what there is to do, train, and summarise."""
+        settings, where, build = self._settings, self._where, self._build
+        begin = where.link.wait_until_all_joined()
+        state = read_checkpoint(Path(begin.checkpoint)) if begin.checkpoint is not None else None
+        randomness.seed_all(settings.seed)
+        source = build.source()
+        model = build.model(fresh=state is None)
+        binder = build.binder(model, source)
+        optimizers = build.optimizers(model)
+        strategy = make_strategy(where, model, optimizers.first_rate)
+        forward = strategy.attach(model, optimizers.by_name, own_step=settings.step is not None)
+        per_epoch = self._batches(source)
+        total = None if per_epoch is None else per_epoch * settings.epochs
+        group = where.group
+        assert isinstance(group, ExchangeGroup)
+        reader = self._reader(source, binder)
+        conductor = LinkConductor(
+            where.link, group, reader, self._policy(), settings.loading.read_ahead
+        )
+        exact_rows = min(EXACT_ROWS, settings.evaluation.exact_rows)
+        parts = FreeParts(
+            model=model,
+            optimizers=optimizers.by_name,
+            schedules=build.schedules(
+                optimizers, min(total or 0, settings.max_steps or total or 0) or None, per_epoch
+            ),
+            strategy=strategy,
+            group=group,
+            conductor=conductor,
+            step=build.step(forward, model, optimizers, binder, strategy),
+            callbacks=Callbacks([*build.callbacks(), ClientReports(where.link, strategy)]),
+            view=build.view(model, optimizers, binder),
+            evaluate=build.evaluation(model, exact_rows),
+            saving=checkpointing.NotYet(),
+            report=where.link.report,
+            want_stop=lambda: where.link.send(WantStop(where.link.spec)),
+            device=where.device,
+        )
+        randomness.seed_all(settings.seed, group.rank)
+        last = checkpoint_path(where.run, state.step) if state is not None else None
+        saving = checkpointing.WorkerCheckpoints(
+            where.run, settings, parts, table_saving(where, strategy, tables_of(model), last)
+        )
+        parts.saving = saving
+        trainer = FreeTrainer(settings, parts, self._position(parts, state), build.best())
+        saving.follow(trainer.milestones)
+        trainer.on_moment = saving.at
+        if state is not None:
+            trainer.milestones.load(state.extra)
+            trainer.milestones.restored()
+        self._announce(source, total, trainer)
+        if group.first:
+            over = trainer.milestones.finished_early
+            where.link.send(self._plan_data(source, state, over=over))
+        return self._train(trainer, saving, conductor)
+
+    def _train(
+        self,
+        trainer: FreeTrainer,
+        saving: checkpointing.WorkerCheckpoints,
+        conductor: LinkConductor,
+    ) -> dict[str, Any]:
+        started, first_row = time.perf_counter(), trainer.position.rows
+        try:
+            status = trainer.run()
+        finally:
+            saving.close()
+            conductor.close()
+        seconds = time.perf_counter() - started
+        summary = {
+            "status": status,
+            "epoch": trainer.position.epoch,
+            "own_rows": trainer.position.rows - first_row,
+            "seconds": seconds,
+            "stopped_early": trainer.milestones.finished_early,
+            "metrics": trainer.milestones.metrics,
+            "history": trainer.milestones.history,
+            "client": trainer.strategy.summary(),
+        }
+        trainer.strategy.close()
+        return summary
+
+    def _position(self, parts: FreeParts, state: TrainingState | None) -> Position:
+        if state is None:
+            return Position()
+        checkpointing.restore_model(parts, state)
+        return Position(**state.extra["position"])
+
+    def _announce(self, source: Source, total: int | None, trainer: FreeTrainer) -> None:
+        if self._where.link.spec.attempt:
+            return  # it takes another's place; the job has begun long ago
+        rows = {"train_rows": len(source)} if isinstance(source, IndexedSource) else {}
+        position = trainer.position
+        self._build.announce(total, position.step, position.rows, **rows)
+
+    def _policy(self) -> ConsistencyPolicy:
+        strategy = self._settings.strategy
+        assert isinstance(strategy, ParameterServer)
+        if strategy.consistency == "bounded":
+            return Bounded(strategy.staleness)
+        return Asynchronous()
+
+    def _plan_data(self, source: Source, state: TrainingState | None, *, over: bool) -> PlanData:
+        """`over`: early stopping had ended the run, so it does not train on."""
+        spec = self._where.link.spec
+        before = None
+        if state is not None:
+            saved = state.extra["plan"]
+            names = ("best", "patience", "metrics", "history")
+            progress = {name: state.extra[name] for name in names}
+            before = {**saved, "progress": progress, "over": over}
+        if isinstance(source, IterableSource):
+            return PlanData(spec, "shares", [spec.world], before)
+        if isinstance(source, IndexedSource):
+            return PlanData(spec, "rows", [len(source)], before)
+        return PlanData(spec, "shards", [shard.rows for shard in source.shards()], before)
+
+    def _batches(self, source: Source) -> int | None:
+        """Batches of an epoch, if that can be known."""
+        size, drop = self._settings.batch_size, self._settings.loading.drop_last
+        if isinstance(source, IterableSource):
+            return None
+        rows = (
+            [len(source)]
+            if isinstance(source, IndexedSource)
+            else [shard.rows for shard in source.shards()]
+        )
+        return sum(count // size if drop else -(-count // size) for count in rows)
+
+    def _reader(self, source: Source, binder: Binder) -> TaskReader:
+        settings, loading = self._settings, self._settings.loading
+        size, seed = settings.batch_size, settings.seed
+        transform = opening.image_transform(settings.images, source, train=True, seed=seed * 65_537)
+        if isinstance(source, IterableSource):
+            shares = self._where.link.spec.world
+            return SharedTasks(source, shares, seed, binder, transform, size)
+        if isinstance(source, IndexedSource):
+            plan = IndexedPlan(len(source), size, 1, seed, loading.shuffle)
+            return IndexedTasks(source, plan.order, binder, transform, size)
+        window = loading.shuffle_rows if loading.shuffle else None
+        return StreamedTasks(source, binder, transform, size, seed, window)

@@ -1,0 +1,163 @@
+"""The server role: one shard of the parameter server."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from flambeau.checkpoint import RunDirectory, user_code
+from flambeau.checkpoint.manifest import Manifest
+from flambeau.checkpoint.references import parse_reference, resolve
+from flambeau.clusters.child import ChildSpec
+from flambeau.clusters.interfaces import local_address
+from flambeau.config import JobSettings
+from flambeau.config.strategies import Hybrid, ParameterServer
+from flambeau.coordination.link import Link
+from flambeau.coordination.protocol import CODEC as COORDINATION
+from flambeau.coordination.protocol import (
+    AskSum,
+    Commit,
+    Messages,
+    Restore,
+    ServerReady,
+    ShardJoined,
+)
+from flambeau.errors import RequestTimeoutError
+from flambeau.job import import_folders
+from flambeau.job.table_optimizer import table_optimizer
+from flambeau.messaging import Client, Server
+from flambeau.parameter_server.protocol import CODEC, MAX_FRAME_BYTES
+from flambeau.parameter_server.restoring import Restoring
+from flambeau.parameter_server.service import Coordinator, Service
+from flambeau.parameter_server.shard import Shard, ShardSettings
+from flambeau.training.optimizers import optimizer_class
+
+REPORT_SECONDS = 2.0
+RESTORE_SECONDS = 60.0
+
+
+def serve(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[str, Any]:
+    """Serve until the workers are done; what was counted."""
+    settings = JobSettings.parse(child.payload["settings"])
+    run = RunDirectory(child.payload["run_dir"])
+    strategy = settings.strategy
+    assert isinstance(strategy, ParameterServer | Hybrid)
+    restoring = _restoring(link, child.payload)
+    shard = Shard(_shard_settings(settings, run, link))
+    server = Server(
+        CODEC,
+        link.secret,
+        local_address(_host(child.coordinator)),
+        max_bytes=MAX_FRAME_BYTES,
+        encrypt=strategy.encrypt,
+        on_refusal=lambda text: link.report("warning", text=f"{link.spec.name} {text}"),
+    )
+    rounds = Rounds(link) if strategy.consistency == "synchronous" else None
+    told = rounds.coordinator if rounds is not None else None
+    service = Service(shard, server, link.spec.generation, restoring, told)
+    poller = zmq.Poller()
+    poller.register(server.socket, zmq.POLLIN)
+    if rounds is not None:
+        rounds.join(poller)
+    link.send(ServerReady(link.spec, server.address))
+    try:
+        _loop(service, poller, rounds, link)
+    finally:
+        server.close()
+        if rounds is not None:
+            rounds.close()
+    return _summary(service)
+
+
+class Rounds:
+    """The shard's own connection to the coordinator, on which rounds are decided."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._client: Client[Messages] = Client(COORDINATION, link.secret, link.coordinator)
+        self.coordinator = Coordinator(self._client.send, link.spec.generation)
+
+    def join(self, poller: zmq.Poller) -> None:
+        """Tell the coordinator who this is."""
+        poller.register(self._client.socket, zmq.POLLIN)
+        self._client.send(ShardJoined(self._link.spec, 0))
+
+    def hear(self, decided: Callable[[AskSum | Commit], None]) -> None:
+        """Pass on what has been decided."""
+        while (received := self._client.receive(0)) is not None:
+            message, _ = received
+            if isinstance(message, AskSum | Commit):
+                decided(message)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._client.close()
+
+
+def _loop(service: Service, poller: zmq.Poller, rounds: Rounds | None, link: Link) -> None:
+    due = time.monotonic() + REPORT_SECONDS
+    while not link.stop_requested:
+        service.turn(poller)
+        if rounds is not None:
+            rounds.hear(service.decided)
+        if time.monotonic() >= due:
+            due = time.monotonic() + REPORT_SECONDS
+            link.report("server", **_summary(service))
+    link.report("server", **_summary(service))
+
+
+def _summary(service: Service) -> dict[str, Any]:
+    shard = service.shard
+    return {
+        "shard": shard.settings.index,
+        "shards": shard.settings.count,
+        "version": shard.version,
+        **service.statistics.summary(shard.tables),
+    }
+
+
+def _restoring(link: Link, payload: dict[str, Any]) -> Restoring | None:
+    """What to begin with: this run's checkpoint, or the tables of another run's."""
+    told = threading.Event()
+    words: list[Restore] = []
+
+    def hear(message: Restore, buffers: Sequence[Any]) -> None:
+        words.append(message)
+        told.set()
+
+    link.on(Restore, hear)
+    if not told.wait(RESTORE_SECONDS):
+        raise RequestTimeoutError("the coordinator did not say what to begin with")
+    if words[0].checkpoint is not None:
+        return Restoring(Path(words[0].checkpoint))
+    if payload.get("init_from") is not None:
+        path, which = parse_reference(payload["init_from"])
+        source = resolve(RunDirectory(path), which)
+        if Manifest.read(source).tables:
+            return Restoring(source, afresh=True)
+    return None
+
+
+def _shard_settings(settings: JobSettings, run: RunDirectory, link: Link) -> ShardSettings:
+    import_folders.use(run.code)
+
+    def load_code(ref: Any) -> Any:
+        return user_code.load(ref, directory=run.code)
+
+    return ShardSettings(
+        index=link.spec.rank,
+        count=link.spec.world,
+        seed=settings.seed,
+        table_optimizer=table_optimizer(settings),
+        make_optimizer=lambda groups: optimizer_class(settings.optimizer, load_code)(groups),
+        clip_value=settings.compute.clip_value,
+        directory=run.path,
+    )
+
+
+def _host(address: str) -> str:
+    return address.removeprefix("tcp://").rsplit(":", 1)[0]

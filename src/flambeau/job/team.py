@@ -1,0 +1,76 @@
+"""Which roles a job has, how they are conducted, and what they go on from."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint.manifest import Manifest
+from flambeau.checkpoint.references import checkpoints
+from flambeau.clusters.cores import usable_cores
+from flambeau.config import JobSettings
+from flambeau.config.strategies import AllReduce, ParameterServer
+from flambeau.coordination.protocol import Role
+from flambeau.errors import CheckpointError, ConfigError
+from flambeau.job.conducting import AmongThemselves, Conducting, InRounds
+from flambeau.job.controller import Team
+from flambeau.job.free_conducting import Free
+
+SERVERS_PER_CORE = 8
+
+
+def make_team(run: RunDirectory, settings: JobSettings, *, resumes: bool) -> Team:
+    """The team that a job's settings ask for."""
+    strategy = settings.strategy
+    return Team(
+        settings.cluster.workers,
+        evaluator=settings.evaluator,
+        servers=0 if isinstance(strategy, AllReduce) else strategy.servers,
+        conducting=_conducting(settings),
+        checkpoint=_chooser(run, resumes),
+    )
+
+
+def require_room(settings: JobSettings) -> None:
+    """More servers than cores only get in each other's way; many more are a mistake."""
+    if isinstance(settings.strategy, AllReduce):
+        return
+    servers, cores = settings.strategy.servers, len(usable_cores())
+    if servers > SERVERS_PER_CORE * cores:
+        raise ConfigError(
+            f"strategy.servers={servers}: this machine has {cores} core(s), which hold at most "
+            f"{SERVERS_PER_CORE * cores} servers; one for each worker is plenty"
+        )
+
+
+def _conducting(settings: JobSettings) -> Conducting:
+    strategy = settings.strategy
+    if isinstance(strategy, AllReduce) or (
+        not isinstance(strategy, ParameterServer) and strategy.consistency == "asynchronous"
+    ):
+        return AmongThemselves(Role.WORKER)
+    if not strategy.lockstep:
+        return Free(settings)
+    return InRounds(settings, tells_progress=isinstance(strategy, ParameterServer))
+
+
+def _chooser(run: RunDirectory, resumes: bool) -> Callable[[int], str | None]:
+    """What a process goes on from: nothing at first, unless the run is continued."""
+
+    def choose(attempt: int) -> str | None:
+        if not (resumes or attempt):
+            return None
+        for path in reversed(checkpoints(run)):
+            if _is_whole(path):
+                return str(path.resolve())
+        return None
+
+    return choose
+
+
+def _is_whole(directory: Path) -> bool:
+    """Whether a checkpoint's manifest is sound and its files have their sizes."""
+    try:
+        files = Manifest.read(directory).files
+        return all((directory / name).stat().st_size == entry.size for name, entry in files.items())
+    except (CheckpointError, OSError):
+        return False

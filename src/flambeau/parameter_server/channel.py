@@ -1,0 +1,145 @@
+"""One worker's connection to one shard: requests that survive lost messages and lost servers."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from flambeau import errors
+from flambeau.errors import FlambeauError, RequestTimeoutError
+from flambeau.messaging import Client
+from flambeau.parameter_server.protocol import (
+    CODEC,
+    MAX_FRAME_BYTES,
+    Answer,
+    Declare,
+    Messages,
+    Refused,
+    Request,
+    Waiting,
+)
+
+#: Silence after which a request is sent once more, on a new connection; then twice that, and so on.
+FIRST_RETRY_SECONDS = 2.0
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Access:
+    """How shards are reached. `address_of(shard)` is asked anew whenever one is silent."""
+
+    secret: bytes
+    address_of: Callable[[int], str]
+    timeout: float
+    encrypt: bool = False
+
+
+@dataclass
+class _Open:
+    """A request without an answer yet; its buffers stay untouched until it has one."""
+
+    message: Request
+    buffers: Sequence[Any]
+
+
+@final
+class Channel:
+    """Requests to one shard, answered in any order. Used by one thread at a time."""
+
+    def __init__(self, shard: int, access: Access) -> None:
+        self.shard, self._access = shard, access
+        self._address = access.address_of(shard)
+        self._client = self._connect()
+        self._open: dict[int, _Open] = {}
+        self._declared: Declare | None = None
+        self._answers: dict[int, tuple[Answer, Sequence[Any]]] = {}
+        self._heard = time.monotonic()
+        self._retry = FIRST_RETRY_SECONDS
+        self.resent = 0
+
+    def send(self, message: Request, buffers: Sequence[Any] = ()) -> int:
+        """Send a request; its number, to get the answer with."""
+        if not self._open:
+            self._heard = time.monotonic()
+        if isinstance(message, Declare):
+            self._declared = message
+        self._open[message.number] = _Open(message, buffers)
+        self._client.send(message, buffers)
+        return message.number
+
+    def answer(self, number: int) -> tuple[Any, Sequence[Any]]:
+        """Wait for the answer to a request: the message and its buffers."""
+        while number not in self._answers:
+            received = self._client.receive(POLL_SECONDS)
+            if received is not None:
+                self._take(*received)
+            else:
+                self._act_on_silence()
+        message, buffers = self._answers.pop(number)
+        if isinstance(message, Refused):
+            raise _exception(message, self.shard)
+        return message, buffers
+
+    def collect(self) -> None:
+        """Take answers that have come, without waiting."""
+        while (received := self._client.receive(0)) is not None:
+            self._take(*received)
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests wait for their answer."""
+        return len(self._open)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._client.close()
+
+    def _take(self, message: Messages, buffers: Sequence[Any]) -> None:
+        self._heard, self._retry = time.monotonic(), FIRST_RETRY_SECONDS
+        number = message.number
+        if isinstance(message, Waiting) or number not in self._open:
+            return  # an answer that came twice
+        del self._open[number]
+        self._answers[number] = (message, buffers)  # type: ignore[assignment]
+
+    def _act_on_silence(self) -> None:
+        silent = time.monotonic() - self._heard
+        moved = self._access.address_of(self.shard) != self._address
+        if silent > self._access.timeout and not moved:
+            raise RequestTimeoutError(
+                f"server {self.shard} at {self._address} has not answered for {silent:.0f} s; is "
+                "its machine overloaded or unreachable? (timeout= of the strategy)"
+            )
+        if moved or silent > self._retry:
+            self._retry *= 2
+            self._reconnect()
+            if moved:
+                self._heard = time.monotonic()
+
+    def _reconnect(self) -> None:
+        self._client.close(linger=0)
+        self._address = self._access.address_of(self.shard)
+        self._client = self._connect()
+        if self._declared is not None and self._declared.number not in self._open:
+            # A server in a lost one's place must first be told what there is.
+            self._client.send(self._declared)
+        for request in self._open.values():
+            self._client.send(request.message, request.buffers)
+            self.resent += 1
+
+    def _connect(self) -> Client[Messages]:
+        access = self._access
+        return Client(
+            CODEC,
+            access.secret,
+            self._address,
+            max_bytes=MAX_FRAME_BYTES,
+            encrypt=access.encrypt,
+        )
+
+
+def _exception(refused: Refused, shard: int) -> FlambeauError:
+    kind = getattr(errors, refused.error, None)
+    if isinstance(kind, type) and issubclass(kind, FlambeauError):
+        return kind(refused.text)
+    return errors.MessagingError(f"server {shard} refused: {refused.error}: {refused.text}")

@@ -1,0 +1,343 @@
+"""The loop of a server: requests of workers and decisions of the coordinator, one at a time."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import zmq
+
+from flambeau.config.tables import TableSpec
+from flambeau.coordination.protocol import AskSum, Commit, Staged, Summed
+from flambeau.errors import CheckpointError, FlambeauError, ProtocolError
+from flambeau.messaging import Envelope, Server
+from flambeau.parameter_server import requests
+from flambeau.parameter_server.gradient import Gradient
+from flambeau.parameter_server.protocol import (
+    AwaitSnapshot,
+    Declare,
+    Declared,
+    Done,
+    Initialise,
+    Load,
+    Messages,
+    Outcome,
+    Pull,
+    Push,
+    Pushed,
+    Refused,
+    SnapshotBegun,
+    SnapshotDone,
+    TakeSnapshot,
+    Values,
+    Waiting,
+)
+from flambeau.parameter_server.restoring import Restoring
+from flambeau.parameter_server.shard import Shard
+from flambeau.parameter_server.snapshot import ShardSnapshot
+from flambeau.parameter_server.statistics import ServerStatistics
+
+BREATH_SECONDS = 1.0
+IDLE_SECONDS = 0.1
+#: Rows that a snapshot writes between two requests.
+SNAPSHOT_ROWS = 65_536
+
+Envelopes = Envelope[Messages]
+
+
+class Coordinator:
+    """What a shard asks of the coordinator in lockstep; free-running workers need none."""
+
+    def __init__(self, send: Callable[[Any], object], generation: int) -> None:
+        self.send, self.generation = send, generation
+
+
+@dataclass
+class _Parked:
+    """A push whose answer waits for the end of its round."""
+
+    envelope: Envelopes
+    push: Push
+
+
+@final
+class Service:
+    """Serves one shard. `coordinator` is None when gradients are applied as they come."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        server: Server[Messages],
+        generation: int,
+        restoring: Restoring | None,
+        coordinator: Coordinator | None,
+    ) -> None:
+        self.shard, self._server, self._generation = shard, server, generation
+        self._restoring, self._coordinator = restoring, coordinator
+        self.statistics = ServerStatistics()
+        self._parked: dict[int, _Parked] = {}
+        self._early: list[Envelopes] = []
+        self._stop = False
+        self._dropped = 0
+        self._snapshot: ShardSnapshot | None = None
+        self._awaiting: list[Envelopes] = []
+        self._backlog: deque[Envelopes] = deque()
+        self._declaring: list[tuple[Envelopes, Declare]] = []
+        self._breath = 0.0
+
+    # The loop
+
+    def turn(self, poller: zmq.Poller) -> None:
+        """Serve what has come, then do a piece of what is to be done in between."""
+        busy = self._backlog or (self._snapshot is not None and not self._snapshot.written)
+        ready = dict(poller.poll(0 if busy else int(IDLE_SECONDS * 1000)))
+        if self._backlog:
+            self._handle(self._backlog.popleft())
+        elif self._server.socket in ready:
+            envelope = self._server.receive(0)
+            if envelope is not None:
+                self._handle(envelope)
+        self._advance_snapshot()
+        if time.monotonic() >= self._breath:
+            self._breathe()
+
+    def decided(self, decision: AskSum | Commit) -> None:
+        """Act on the coordinator's word about the open round."""
+        if decision.round != self.shard.staging.round:
+            return  # said twice
+        if isinstance(decision, AskSum):
+            squares = self.shard.staging.squares(decision.members)
+            assert self._coordinator is not None
+            index = self.shard.settings.index
+            self._coordinator.send(Summed(index, self._generation, decision.round, squares))
+        else:
+            self._close_round(decision)
+
+    def _handle(self, envelope: Envelopes) -> None:
+        message = envelope.message
+        try:
+            handler = _HANDLERS.get(type(message))
+            if handler is None:
+                raise ProtocolError(f"a server does not take {type(message).__name__}")
+            handler(self, envelope, message)
+        except FlambeauError as error:
+            number = getattr(message, "number", 0)
+            self._reply(envelope, Refused(number, type(error).__name__, str(error)))
+
+    # Requests
+
+    def _declare(self, envelope: Envelopes, message: Declare) -> None:
+        self._require_generation(message.generation)
+        specs = [TableSpec.parse(values) for values in message.tables]
+        layout = requests.layout(message.layout)
+        first = not self.shard.declared
+        self.shard.declare(specs, layout)
+        if first:
+            self._fill(envelope)
+        if self.shard.begun or message.worker == 0:
+            self._answer_declare(envelope, message)
+        else:
+            self._declaring.append((envelope, message))
+
+    def _fill(self, envelope: Envelopes) -> None:
+        """Rows and weights that there are already; if that fails, nothing was declared."""
+        self._backlog.append(envelope)  # so that it hears that we are alive
+        try:
+            if self._restoring is not None:
+                self._restoring.restore(self.shard, self._look_around)
+            if not self.shard.begun:
+                self.shard.import_first_rows()
+        except FlambeauError:
+            self.shard = Shard(self.shard.settings)
+            raise
+        finally:
+            self._backlog.remove(envelope)
+
+    def _answer_declare(self, envelope: Envelopes, message: Declare) -> None:
+        begun, current = self.shard.begun, self.shard.staging.round
+        self._reply(envelope, Declared(message.number, begun, current))
+
+    def _load(self, envelope: Envelopes, message: Load) -> None:
+        table, ids, values = requests.first_rows(self.shard, message, envelope.buffers)
+        if not self.shard.begun and table.spec.name not in self.shard.filled:
+            table.load(ids, values)
+        self._reply(envelope, Done(message.number))
+
+    def _initialise(self, envelope: Envelopes, message: Initialise) -> None:
+        dense = self.shard.dense
+        if dense is not None and not self.shard.begun:
+            dense.initialise(requests.first_values(dense, envelope.buffers))
+        self.shard.begun = True
+        self._reply(envelope, Done(message.number))
+        waiting, self._declaring = self._declaring, []
+        for other, declare in waiting:
+            self._answer_declare(other, declare)
+
+    def _pull(self, envelope: Envelopes, message: Pull) -> None:
+        started = time.perf_counter()
+        wanted = requests.wanted(self.shard, message.parts, envelope.buffers)
+        out = self.shard.pull(wanted, training=message.training)
+        if message.dense and self.shard.dense is not None:
+            out.append(self.shard.dense.values.copy())
+        self._reply(envelope, Values(message.number, self.shard.version), out)
+        self.statistics.pulled(wanted, time.perf_counter() - started)
+
+    def _push(self, envelope: Envelopes, message: Push) -> None:
+        started = time.perf_counter()
+        self._require_generation(message.key.generation)
+        gradient = requests.gradient(self.shard, message, envelope.buffers)
+        # Here only so that what is malformed is refused before anything changes.
+        requests.wanted_back(self.shard, message, envelope.buffers)
+        if self._coordinator is None:
+            outcome = self._apply_now(message, gradient)
+            self._answer_push(envelope, message, outcome)
+        else:
+            self._stage(envelope, message, gradient)
+        self.statistics.pushed(message, time.perf_counter() - started)
+
+    def _apply_now(self, message: Push, gradient: Gradient) -> Outcome:
+        key = message.key
+        if not self.shard.watermarks.accept(key.epoch, key.task, key.batch):
+            return "duplicate"
+        if not message.finite:
+            return "skipped"
+        self.statistics.stale(self.shard.version - message.version)
+        self.shard.apply(gradient)
+        return "applied"
+
+    def _stage(self, envelope: Envelopes, message: Push, gradient: Gradient) -> None:
+        number, worker = message.key.batch, message.worker
+        if number > self.shard.staging.round:
+            self._early.append(envelope)  # other shards have heard of the end of this round already
+            return
+        standing = self.shard.staging.stage(worker, number, message.weight, gradient)
+        if standing.outcome is not None:
+            self._answer_push(envelope, message, standing.outcome)
+            return
+        self._parked[worker] = _Parked(envelope, message)
+        assert self._coordinator is not None
+        # Said again when a push comes again: the coordinator may not have heard it.
+        self._coordinator.send(
+            Staged(
+                self.shard.settings.index,
+                self._generation,
+                number,
+                worker,
+                message.rows,
+                message.planned,
+                message.finite,
+            )
+        )
+
+    def _close_round(self, decision: Commit) -> None:
+        started = time.perf_counter()
+        gradient = self.shard.staging.close(decision.members, decision.scale, decision.apply)
+        if gradient is not None:
+            self.shard.apply(gradient)
+        self._stop = self._stop or decision.stop
+        self._dropped = decision.dropped
+        parked, self._parked = self._parked, {}
+        for worker, item in parked.items():
+            outcome = self.shard.staging.outcome(worker, item.push.key.batch)
+            self._answer_push(item.envelope, item.push, outcome)
+        early, self._early = self._early, []
+        self._backlog.extend(early)
+        self.statistics.committed(time.perf_counter() - started)
+
+    def _answer_push(self, envelope: Envelopes, message: Push, outcome: Outcome) -> None:
+        shard = self.shard
+        wanted = requests.wanted_back(shard, message, envelope.buffers)
+        out = shard.pull(wanted, training=True)
+        if shard.dense is not None:
+            out.append(shard.dense.values.copy())
+        current = shard.staging.round
+        answer = Pushed(message.number, shard.version, outcome, current, self._stop, self._dropped)
+        self._reply(envelope, answer, out)
+
+    # Snapshots
+
+    def _take_snapshot(self, envelope: Envelopes, message: TakeSnapshot) -> None:
+        if self._snapshot is None or self._snapshot.name != message.name:
+            self._abandon_snapshot()
+            self._snapshot = ShardSnapshot(
+                self.shard,
+                message.name,
+                Path(message.directory),
+                track=message.track,
+                incremental=message.incremental,
+            )
+        self._reply(envelope, SnapshotBegun(message.number))
+
+    def _abandon_snapshot(self) -> None:
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is not None:
+            snapshot.abandon()
+        waiting, self._awaiting = self._awaiting, []
+        for envelope in waiting:
+            number = getattr(envelope.message, "number", 0)
+            self._reply(envelope, Refused(number, "CheckpointError", "another snapshot was begun"))
+
+    def _await_snapshot(self, envelope: Envelopes, message: AwaitSnapshot) -> None:
+        if self._snapshot is None or self._snapshot.name != message.name:
+            raise CheckpointError(f"snapshot {message.name} is lost with the server that began it")
+        self._awaiting.append(envelope)
+
+    def _advance_snapshot(self) -> None:
+        snapshot = self._snapshot
+        if snapshot is None:
+            return
+        if not snapshot.written:
+            snapshot.advance(SNAPSHOT_ROWS)
+        elif self._awaiting and snapshot.done():
+            waiting, self._awaiting = self._awaiting, []
+            for envelope in waiting:
+                self._answer_snapshot(envelope, snapshot)
+
+    def _answer_snapshot(self, envelope: Envelopes, snapshot: ShardSnapshot) -> None:
+        number = getattr(envelope.message, "number", 0)
+        try:
+            files, tables = snapshot.result()
+        except (FlambeauError, OSError) as error:
+            name = "CheckpointError"
+            self._reply(envelope, Refused(number, name, f"the snapshot failed: {error}"))
+        else:
+            self._reply(envelope, SnapshotDone(number, files, tables))
+
+    # Signs of life
+
+    def _breathe(self) -> None:
+        self._breath = time.monotonic() + BREATH_SECONDS
+        parked = [item.envelope for item in self._parked.values()]
+        declaring = [envelope for envelope, _ in self._declaring]
+        for envelope in (*parked, *self._early, *declaring, *self._awaiting, *self._backlog):
+            self._reply(envelope, Waiting(getattr(envelope.message, "number", 0)))
+
+    def _look_around(self) -> None:
+        """In the middle of long work: take note of who asks, and say that we are alive."""
+        while True:
+            envelope = self._server.receive(0)
+            if envelope is None:
+                break
+            self._backlog.append(envelope)
+        if time.monotonic() >= self._breath:
+            self._breathe()
+
+    def _require_generation(self, generation: int) -> None:
+        if generation != self._generation:
+            raise ProtocolError(f"of generation {generation}, this is {self._generation}")
+
+    def _reply(self, envelope: Envelopes, message: Messages, out: Sequence[Any] = ()) -> None:
+        self._server.send(envelope.peer, message, out)
+
+
+_HANDLERS: dict[type, Callable[..., None]] = {
+    Declare: Service._declare,
+    Load: Service._load,
+    Initialise: Service._initialise,
+    Pull: Service._pull,
+    Push: Service._push,
+    TakeSnapshot: Service._take_snapshot,
+    AwaitSnapshot: Service._await_snapshot,
+}

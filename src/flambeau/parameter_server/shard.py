@@ -1,0 +1,133 @@
+"""What one server holds: its part of every table and of the dense weights."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from torch.optim import Optimizer
+
+from flambeau.config.optimizer import OptimizerSpec
+from flambeau.config.tables import TableSpec
+from flambeau.errors import ModelError
+from flambeau.parameter_server.dense_layout import DenseLayout
+from flambeau.parameter_server.dense_range import DenseRange
+from flambeau.parameter_server.gradient import Gradient
+from flambeau.parameter_server.staging import Staging
+from flambeau.parameter_server.watermarks import Watermarks
+from flambeau.tables.hashing import Ids, shards_of
+from flambeau.tables.importing import import_vectors
+from flambeau.tables.table import Table
+
+Array = np.ndarray[Any, Any]
+MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
+
+
+@dataclass(frozen=True)
+class ShardSettings:
+    """What a shard is told by the job: which of `count` it is, and how it updates."""
+
+    index: int
+    count: int
+    seed: int
+    table_optimizer: OptimizerSpec | None
+    make_optimizer: MakeOptimizer
+    clip_value: float | None = None
+    directory: Path | None = None
+
+
+@final
+class Shard:
+    """Tables, dense range, and which gradients have been applied. One thread uses it."""
+
+    def __init__(self, settings: ShardSettings) -> None:
+        self.settings = settings
+        self.tables: list[Table] = []
+        self.dense: DenseRange | None = None
+        self.layout: DenseLayout | None = None
+        self.staging = Staging(0, settings.clip_value)
+        self.watermarks = Watermarks()
+        self.version = 0
+        self.begun = False
+        #: Tables that have their first rows from a checkpoint.
+        self.filled: set[str] = set()
+        self._declared = False
+
+    @property
+    def specs(self) -> list[TableSpec]:
+        """The declared tables, by number."""
+        return [table.spec for table in self.tables]
+
+    @property
+    def declared(self) -> bool:
+        """Whether a worker has said what there is."""
+        return self._declared
+
+    def declare(self, specs: Sequence[TableSpec], layout: DenseLayout | None) -> None:
+        """Make room for tables and dense weights; afterwards, check that it is the same."""
+        if self._declared:
+            self._compare(specs, layout)
+            return
+        settings = self.settings
+        self.tables = [
+            Table(
+                spec,
+                settings.seed,
+                settings.table_optimizer,
+                settings.directory,
+                shards=settings.count,
+            )
+            for spec in specs
+        ]
+        if layout is not None:
+            start, stop = layout.ranges(settings.count)[settings.index]
+            self.dense = DenseRange(layout, start, stop, settings.make_optimizer)
+        self.layout, self._declared = layout, True
+
+    def import_first_rows(self) -> None:
+        """Read the files that tables begin with; only ids of this shard stay."""
+        for table in self.tables:
+            if table.spec.init is not None and table.spec.name not in self.filled:
+                import_vectors(table, Path(table.spec.init), self.owns)
+
+    def owns(self, ids: Ids) -> Any:
+        """Which ids belong to this shard."""
+        return shards_of(ids, self.settings.count) == self.settings.index
+
+    def pull(self, wanted: Sequence[tuple[int, Ids]], *, training: bool) -> list[Array]:
+        """The rows of ids, by the tables' numbers. Changes nothing."""
+        return [self.tables[number].pull(ids, training=training) for number, ids in wanted]
+
+    def apply(self, gradient: Gradient) -> None:
+        """One update of everything that has a gradient."""
+        for number, (ids, grads) in gradient.tables.items():
+            table = self.tables[number]
+            table.push(ids, grads, table.optimizer.lr * gradient.factor)
+        if gradient.dense is not None:
+            assert self.dense is not None
+            self.dense.apply(gradient.dense, set(gradient.absent), list(gradient.rates))
+        self.version += 1
+
+    def _compare(self, specs: Sequence[TableSpec], layout: DenseLayout | None) -> None:
+        ours = {spec.name: spec for spec in self.specs}
+        for spec in specs:
+            if spec.name not in ours:
+                raise ModelError(
+                    f"table '{spec.name}' is new: all workers must have the same tables from the "
+                    f"start ({', '.join(ours) or 'there are none'})"
+                )
+            if spec != ours[spec.name]:
+                raise ModelError(
+                    f"table '{spec.name}' has two specs:\n  {spec!r}\n  {ours[spec.name]!r}\n"
+                    "give one of them another name, or make them equal"
+                )
+        missing = ours.keys() - {spec.name for spec in specs}
+        if missing:
+            raise ModelError(
+                f"a worker lacks table '{min(missing)}': all workers must have the same tables"
+            )
+        if (layout is None) != (self.layout is None):
+            raise ModelError("some workers have dense weights on the servers and others have not")
+        if layout is not None and self.layout is not None:
+            self.layout.check_same(layout)

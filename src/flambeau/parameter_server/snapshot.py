@@ -1,0 +1,104 @@
+"""A shard at one moment, written while it goes on."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, final
+
+from flambeau.checkpoint.tree_file import write_tree
+from flambeau.parameter_server.protocol import SavedTable
+from flambeau.parameter_server.shard import Shard
+from flambeau.tables.saving import TablesSnapshot
+
+Files = dict[str, tuple[int, int]]
+
+
+def state_file_name(shard: int) -> str:
+    """What the file of all that is not rows of tables is called."""
+    return f"server-{shard}.safetensors"
+
+
+@final
+class ShardSnapshot:
+    """Dense weights are copied at once, rows of tables before they change.
+
+    `advance` is called between requests until all rows are `written`; the rest (checksums, waiting
+    for the disk) is done by a thread, and `result` has it when it is `done`.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        name: str,
+        directory: Path,
+        *,
+        track: bool = False,
+        incremental: bool = False,
+    ) -> None:
+        self.name = name
+        self._directory = directory
+        self._index = shard.settings.index
+        incremental = incremental and all(table.track_touched for table in shard.tables)
+        for table in shard.tables:
+            table.track_touched = track
+        self._tables = TablesSnapshot(shard.tables, directory, self._index, incremental=incremental)
+        self._state = shard_state(shard, self._tables.dumps)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="snapshot")
+        self._finishing: Future[tuple[Files, list[SavedTable]]] | None = None
+        self._error: Exception | None = None
+        self._finish_if_written()
+
+    @property
+    def written(self) -> bool:
+        """Whether nothing is left to be done between requests."""
+        return self._finishing is not None or self._error is not None
+
+    def advance(self, rows: int) -> None:
+        """Write at most so many rows."""
+        try:
+            self._tables.advance(rows)
+        except Exception as error:  # noqa: BLE001 - told to whoever awaits the snapshot
+            self._tables.abandon()
+            self._error = error
+        else:
+            self._finish_if_written()
+
+    def done(self) -> bool:
+        """Whether `result` will not wait."""
+        return self._error is not None or (self._finishing is not None and self._finishing.done())
+
+    def result(self) -> tuple[Files, list[SavedTable]]:
+        """The files with sizes and checksums, and which tables they are of; or what went wrong."""
+        if self._error is not None:
+            raise self._error
+        assert self._finishing is not None
+        return self._finishing.result()
+
+    def abandon(self) -> None:
+        """Give up what is not finished."""
+        if self._finishing is None:
+            self._tables.abandon()
+        self._thread.shutdown()
+
+    def _finish_if_written(self) -> None:
+        if self._tables.written:
+            self._finishing = self._thread.submit(self._finish)
+
+    def _finish(self) -> tuple[Files, list[SavedTable]]:
+        entries, tables = self._tables.finish()
+        name = state_file_name(self._index)
+        entries[name] = write_tree(self._directory / name, self._state)
+        files = {name: (entry.size, entry.crc32) for name, entry in entries.items()}
+        return files, [SavedTable(t.name, t.file, t.full) for t in tables]
+
+
+def shard_state(shard: Shard, tables: dict[str, Any]) -> dict[str, Any]:
+    """All of a shard that is not rows of tables, as a checkpoint takes it."""
+    return {
+        "shard": shard.settings.index,
+        "shards": shard.settings.count,
+        "round": shard.staging.round,
+        "version": shard.version,
+        "watermarks": shard.watermarks.dump(),
+        "dense": shard.dense.dump() if shard.dense is not None else None,
+        "tables": tables,
+    }

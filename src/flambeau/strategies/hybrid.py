@@ -1,0 +1,132 @@
+"""Dense weights by all-reduce, tables on servers."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import numpy as np
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from flambeau.config.strategies import Hybrid
+from flambeau.data.batch import Batch
+from flambeau.embeddings.attach import tables_of
+from flambeau.errors import ConfigError, ModelError
+from flambeau.parameter_server.client import ServerClient, Update
+from flambeau.parameter_server.protocol import Key
+from flambeau.strategies.all_reduce import AllReduceStrategy
+from flambeau.strategies.base import Clipping, StepShare, Strategy, rate_factor
+from flambeau.strategies.group import Group
+from flambeau.strategies.parameter_server import finite_tables, not_finite
+from flambeau.strategies.served import ServedTables
+
+
+@final
+class HybridStrategy(Strategy):
+    """All workers make the same steps; at each, dense gradients are averaged among them.
+
+    The gradients of tables go to the servers, which apply them in rounds (`synchronous`), or each
+    when it comes (`asynchronous`; then rows are prefetched, and pushes not waited for).
+    """
+
+    def __init__(
+        self,
+        settings: Hybrid,
+        client: ServerClient,
+        group: Group,
+        clipping: Clipping,
+        first_rate: float,
+    ) -> None:
+        if clipping.norm is not None:
+            raise ConfigError(
+                "clip_norm needs the norm of all gradients, which nobody has with Hybrid: use "
+                "clip= of the table optimizer and clip_value, or another strategy"
+            )
+        self._dense = AllReduceStrategy(settings.dense, group, clipping)
+        self._rounds = settings.consistency == "synchronous"
+        self._tables = ServedTables(client, prefetch=not self._rounds)
+        self._client, self._group = client, group
+        self._clip_value, self._first_rate = clipping.value, first_rate
+        self.skips_non_finite = False
+        self._rows, self._share = StepShare(0, 0, 0), 1.0
+
+    def attach(
+        self, model: nn.Module, optimizers: Mapping[str, Optimizer], *, own_step: bool
+    ) -> Callable[..., Any]:
+        """Dense weights are the first worker's, tables the servers'."""
+        if list(optimizers) != [""]:
+            raise ModelError("several optimizers need all-reduce alone: tables have one update")
+        specs = tables_of(model)
+        if not specs:
+            raise ModelError("the model has no tables: use AllReduce, which is the same then")
+        self._optimizer = optimizers[""]
+        if not self._client.open(specs, None):
+            self._tables.load_initial(model)
+            self._client.initialise(None)
+        forward = self._dense.attach(model, optimizers, own_step=own_step)
+        self._tables.attach(model)
+        self.looks_ahead = self._tables.prefetches
+        return forward
+
+    def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
+        """See to the rows of this batch and the next."""
+        self._settle()
+        self._tables.look_ahead(batch, upcoming)
+
+    def begin(self, rows: StepShare) -> float:
+        """This worker's share of the rows."""
+        self._rows, self._share = rows, self._dense.begin(rows)
+        return self._share
+
+    def backward(self, loss: Tensor, *, last: bool) -> None:
+        """Add gradients."""
+        self._dense.backward(loss, last=last)
+
+    def update(self, name: str = "") -> None:
+        """Average and apply dense gradients; push those of tables."""
+        gradients = self._tables.lookups.gradients()
+        if not finite_tables(gradients):
+            raise not_finite(self._rows)
+        for gradient in gradients:
+            if self._share not in (0.0, 1.0):
+                np.divide(gradient.grads, gradient.grads.dtype.type(self._share), gradient.grads)
+            if self._clip_value is not None and not self._rounds:
+                np.clip(gradient.grads, -self._clip_value, self._clip_value, gradient.grads)
+        counts = self._share > 0.0
+        update = Update(
+            key=Key(self._client.generation, 0, self._client.worker, self._rows.batch),
+            rows=self._rows.rows if counts else 0,
+            planned=self._rows.all_rows,
+            weight=float(self._rows.rows) if counts else 0.0,
+            factor=rate_factor(self._optimizer, self._first_rate),
+        )
+        self._tables.push(update, gradients if counts else [])
+        self._dense.update(name)
+        if self._rounds:
+            self._settle()
+
+    def synchronize(self) -> None:
+        """Wait for all answers; make dense replicas equal."""
+        self._tables.settle()
+        self._dense.synchronize()
+
+    def weightless(self, on: bool) -> None:
+        """See `AllReduceStrategy`."""
+        self._dense.weightless(on)
+
+    def communication_seconds(self) -> float:
+        """Of the all-reduce."""
+        return self._dense.communication_seconds()
+
+    def summary(self) -> dict[str, Any]:
+        """Requests, look-ups, and what became of gradients."""
+        return self._tables.summary()
+
+    def close(self) -> None:
+        """End the connections."""
+        self._client.close()
+
+    def _settle(self) -> None:
+        result = self._tables.settle(keep=0 if self._rounds else self._tables.window)
+        if result is not None:
+            self.stop = self.stop or result.stop
+            self.dropped_rows = result.dropped

@@ -1,0 +1,240 @@
+"""Weights and tables live on servers; workers bring gradients and take values."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from flambeau.config.strategies import ParameterServer
+from flambeau.data.batch import Batch
+from flambeau.embeddings.attach import tables_of
+from flambeau.embeddings.backend import TableGradient
+from flambeau.errors import JobFailedError, ModelError
+from flambeau.parameter_server.client import ServerClient, Update
+from flambeau.parameter_server.elementwise import require_element_wise
+from flambeau.parameter_server.flat_parameters import FlatParameters
+from flambeau.parameter_server.protocol import Key
+from flambeau.strategies.base import (
+    NORM_EPSILON,
+    Clipping,
+    StepShare,
+    Strategy,
+    average_buffers,
+    rate_factor,
+)
+from flambeau.strategies.group import Group
+from flambeau.strategies.served import ServedTables
+
+Array = np.ndarray[Any, Any]
+
+
+@final
+class ParameterServerStrategy(Strategy):
+    """Pushes every gradient to the servers and goes on with the values they give back.
+
+    In lockstep an update ends when the servers have applied the gradients of all workers; they
+    weigh, sum and clip. Otherwise it ends when the gradient is on its way; the worker clips its
+    own, and waits for its answer before the next step.
+    """
+
+    def __init__(
+        self,
+        settings: ParameterServer,
+        client: ServerClient,
+        group: Group,
+        clipping: Clipping,
+        first_rate: float,
+    ) -> None:
+        self._settings, self._client, self._group = settings, client, group
+        self._clipping, self._first_rate = clipping, first_rate
+        self._lockstep = settings.lockstep
+        self.skips_non_finite = settings.non_finite == "skip"
+        self._tables = ServedTables(client, prefetch=not self._lockstep)
+        self._flat: FlatParameters | None = None
+        self._rows = StepShare(0, 0, 0)
+        self._updated = True
+        self._waited = self._waits = 0.0
+
+    def attach(
+        self, model: nn.Module, optimizers: Mapping[str, Optimizer], *, own_step: bool
+    ) -> Callable[..., Any]:
+        """Give the model to the servers, or take theirs if they have one."""
+        if list(optimizers) != [""]:
+            raise ModelError(
+                "several optimizers need all-reduce: servers apply all gradients of a step at once"
+            )
+        self._model, self._optimizer = model, optimizers[""]
+        if any(p.numel() for group in self._optimizer.param_groups for p in group["params"]):
+            self._flat = FlatParameters(model, self._optimizer)
+            require_element_wise(type(self._optimizer), self._flat.layout.groups)
+        layout = self._flat.layout if self._flat is not None else None
+        begun = self._client.open(tables_of(model), layout)
+        if not begun:
+            self._tables.load_initial(model)
+            self._client.initialise(self._flat.values if self._flat is not None else None)
+        self._tables.attach(model)
+        self.looks_ahead = self._tables.prefetches
+        self._take_dense()
+        return model
+
+    def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
+        """Wait for the last push's answer; then see to the rows of this batch and the next."""
+        self._settle()
+        self._tables.look_ahead(batch, upcoming)
+
+    def begin(self, rows: StepShare) -> float:
+        """Servers weigh by rows, so the loss stays as it is."""
+        self._settle()
+        if not self._updated:
+            raise ModelError("the step before did not call update(): servers need one per step")
+        self._rows, self._updated = rows, False
+        return 1.0
+
+    def backward(self, loss: Tensor, *, last: bool) -> None:
+        """Add gradients."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def update(self, name: str = "") -> None:
+        """Push the step's gradient."""
+        if self._updated:
+            raise ModelError("update() was called twice in a step: servers take one update a step")
+        gradients = self._tables.lookups.gradients()
+        dense: Array | None = None
+        absent: list[int] = []
+        if self._flat is not None:
+            dense, absent = self._flat.gradient()
+        self._optimizer.zero_grad(set_to_none=True)
+        finite = _finite(dense, gradients)
+        if not finite and not self._lockstep and not self.skips_non_finite:
+            raise not_finite(self._rows)
+        if finite and not self._lockstep:
+            self._clip(dense, gradients)
+        self._push(self._rows, gradients, dense, absent, finite=finite)
+
+    def skip(self) -> None:
+        """Push nothing, so that the others need not wait for this step's gradient."""
+        self._tables.lookups.discard()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._push(self._rows, [], None, [], finite=False)
+
+    def sit_out(self, rows: StepShare) -> bool:
+        """Take part in the round with nothing."""
+        self._push(rows, [], None, [], finite=True)
+        return True
+
+    def synchronize(self) -> None:
+        """Wait for all answers, take the newest weights, average running statistics."""
+        self._settle(keep=0)
+        if not self._lockstep:
+            self._group.gather(b"")  # everybody's gradients are there
+        self._take_dense()
+        average_buffers(self._model, self._group.sum, self._group.size)
+
+    @property
+    def steps_done(self) -> int | None:
+        """The open round."""
+        return self._client.round if self._lockstep else None
+
+    def communication_seconds(self) -> float:
+        """The mean time that a step waited for the servers, since the last call."""
+        mean = self._waited / max(1.0, self._waits)
+        self._waited = self._waits = 0.0
+        return mean
+
+    def summary(self) -> dict[str, Any]:
+        """Requests, look-ups, and what became of gradients."""
+        return self._tables.summary()
+
+    def close(self) -> None:
+        """End the connections."""
+        self._client.close()
+
+    def _push(
+        self,
+        rows: StepShare,
+        gradients: Sequence[TableGradient],
+        dense: Array | None,
+        absent: Sequence[int],
+        *,
+        finite: bool,
+    ) -> None:
+        generation = self._client.generation
+        update = Update(
+            key=Key(generation, rows.epoch, rows.task, rows.batch),
+            rows=rows.rows,
+            planned=rows.all_rows,
+            weight=float(rows.rows),
+            finite=finite,
+            rates=[float(group["lr"]) for group in self._optimizer.param_groups],
+            factor=rate_factor(self._optimizer, self._first_rate),
+        )
+        self._tables.push(update, gradients, dense, absent)
+        self._updated, self.skipped = True, not finite
+        if self._lockstep:
+            self._settle()
+
+    def _settle(self, keep: int | None = None) -> None:
+        """Have the values that this worker's own gradients led to, but for the last `keep`."""
+        started = time.perf_counter()
+        if keep is None:
+            keep = self._tables.window if self._flat is None and not self._lockstep else 0
+        values = self._flat.values if self._flat is not None else None
+        result = self._tables.settle(values, keep=keep)
+        if result is not None:
+            self._loaded(values)
+            self.stop = self.stop or result.stop
+            self.dropped_rows = result.dropped
+            self._waited += time.perf_counter() - started
+            self._waits += 1
+
+    def _take_dense(self) -> None:
+        if self._flat is not None:
+            values = self._flat.values
+            self._client.pull_dense(values)
+            self._loaded(values)
+        else:
+            # All servers are there: one that was replaced unnoticed has what it goes on from.
+            self._client.pull([], training=False)
+
+    def _loaded(self, values: Array | None) -> None:
+        """On a GPU, `values` are a copy that must go back; elsewhere they are the weights."""
+        if self._flat is not None and values is not None and self._flat.device.type != "cpu":
+            self._flat.load(0, values)
+
+    def _clip(self, dense: Array | None, gradients: Sequence[TableGradient]) -> None:
+        parts = [gradient.grads for gradient in gradients]
+        parts += [dense] if dense is not None else []
+        if self._clipping.value is not None:
+            for part in parts:
+                np.clip(part, -self._clipping.value, self._clipping.value, out=part)
+        if self._clipping.norm is not None:
+            norm = sum(float(np.vdot(part, part)) for part in parts) ** 0.5
+            scale = self._clipping.norm / (norm + NORM_EPSILON)
+            for part in parts if scale < 1.0 else []:
+                np.multiply(part, part.dtype.type(scale), out=part)
+
+
+def not_finite(rows: StepShare) -> JobFailedError:
+    """The error for a gradient that would spoil the weights."""
+    return JobFailedError(
+        f"the gradient of batch {rows.batch} (epoch {rows.epoch}, task {rows.task}) is not finite: "
+        "lower the learning rate, set clip_norm, or leave such batches out with non_finite='skip'"
+    )
+
+
+def finite_tables(gradients: Sequence[TableGradient]) -> bool:
+    """Whether all gradients of tables are numbers."""
+    return all(_all_finite(gradient.grads) for gradient in gradients)
+
+
+def _finite(dense: Array | None, gradients: Sequence[TableGradient]) -> bool:
+    return finite_tables(gradients) and (dense is None or _all_finite(dense))
+
+
+def _all_finite(numbers: Array) -> bool:
+    # A sum shows whether anything is wrong; only then is every number looked at.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(numbers.sum())) or bool(np.isfinite(numbers).all())

@@ -1,0 +1,100 @@
+"""What strategies with servers share: the model's tables, and the pushes that are on their way."""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+from torch import nn
+
+from flambeau.data.batch import Batch
+from flambeau.embeddings.attach import attach, prefetch_columns
+from flambeau.embeddings.backend import TableGradient
+from flambeau.embeddings.external import initial_rows
+from flambeau.embeddings.lookups import Lookups
+from flambeau.parameter_server.client import PendingPush, PushResult, ServerClient, Update
+from flambeau.strategies.prefetching import Prefetcher
+
+#: Pushes that may be on their way when nothing has to come back.
+WINDOW = 4
+
+Array = np.ndarray[Any, Any]
+
+
+@final
+class ServedTables:
+    """A model's look-ups and pushes at the servers.
+
+    With `prefetch`, rows that batches name in a column are fetched while the batch before computes;
+    that is for workers that do not wait for each other.
+    """
+
+    def __init__(self, client: ServerClient, *, prefetch: bool) -> None:
+        self.client = client
+        self.lookups = Lookups(client)
+        self._prefetch = prefetch
+        self._prefetcher: Prefetcher | None = None
+        self._pending: deque[PendingPush] = deque()
+        self.outcomes: Counter[str] = Counter()
+
+    def attach(self, model: nn.Module) -> None:
+        """Let the model's modules look up at the servers."""
+        attach(model, self.lookups)
+        columns = prefetch_columns(model) if self._prefetch else []
+        if columns:
+            self._prefetcher = Prefetcher(self.client, self.lookups, columns)
+
+    def load_initial(self, model: nn.Module) -> None:
+        """Send the rows that tables begin with."""
+        for spec, ids, values in initial_rows(model):
+            self.client.load(spec, ids, values)
+
+    def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
+        """Have the rows of `batch` at hand, and begin to fetch those of the next."""
+        if self._prefetcher is not None:
+            self._prefetcher.look_ahead(batch, upcoming)
+
+    def push(
+        self,
+        update: Update,
+        gradients: Sequence[TableGradient],
+        dense: Array | None = None,
+        absent: Sequence[int] = (),
+    ) -> None:
+        """Send a gradient; `settle` waits for what comes back."""
+        want = self._prefetcher.wanted(gradients) if self._prefetcher is not None else []
+        self._pending.append(self.client.begin_push(update, gradients, dense, absent, want))
+
+    def settle(self, dense_out: Array | None = None, *, keep: int = 0) -> PushResult | None:
+        """Wait for the answers to all pushes but the last `keep`; the last of them."""
+        result = None
+        while len(self._pending) > keep:
+            result = self.client.finish_push(self._pending.popleft(), dense_out)
+            self.outcomes[result.outcome] += 1
+            if self._prefetcher is not None:
+                self._prefetcher.arrived(result.rows)
+        return result
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether the model names columns to fetch early."""
+        return self._prefetcher is not None
+
+    @property
+    def window(self) -> int:
+        """How many pushes need not be waited for."""
+        return 0 if self._prefetcher is not None else WINDOW
+
+    def summary(self) -> dict[str, Any]:
+        """What was counted."""
+        lookups, client = self.lookups, self.client
+        return {
+            **client.counts,
+            "ids_seen": lookups.ids_seen,
+            "ids_distinct": lookups.ids_distinct,
+            "prefetch_hits": lookups.hits if self._prefetcher is not None else 0,
+            "prefetch_misses": lookups.misses if self._prefetcher is not None else 0,
+            "pull_seconds_p50": client.latencies.percentile(0.5),
+            "pull_seconds_p99": client.latencies.percentile(0.99),
+            "requests_resent": sum(channel.resent for channel in client.channels),
+        }

@@ -1,0 +1,52 @@
+"""Finding the rows that a snapshot has not given yet."""
+
+from typing import Any
+
+import numpy as np
+
+from flambeau.tables.compiled import carray, kernel, pointer
+from flambeau.tables.index_kernels import EMPTY
+
+_ONE = np.uint64(1)
+_SIX = np.uint64(6)
+_LOW = np.uint64(63)
+
+
+@kernel
+def take_entries(
+    part: int,
+    parts: int,
+    budget: int,
+    ids_out: Any,
+    rows_out: Any,
+    given: Any,
+    id_at: Any,
+    row_at: Any,
+    capacity: Any,
+) -> Any:
+    """Entries from `part` on whose bit in `given` is unset, and set it.
+
+    Ends when the output is full, or with less after looking at `budget` entries. Gives (how many,
+    the part to go on with): a part that was not finished is looked through again, because its
+    entries may move meanwhile.
+    """
+    count = 0
+    while part < parts and (budget > 0 or count == 0):
+        size = capacity[part]
+        ids = carray(pointer(id_at[part]), (size,), np.int64)
+        rows = carray(pointer(row_at[part]), (size,), np.int32)
+        for position in range(size):
+            row = np.uint64(rows[position])
+            if rows[position] == EMPTY or row >> _SIX >= given.size:
+                continue
+            bit = _ONE << (row & _LOW)
+            if not given[row >> _SIX] & bit:
+                if count == ids_out.size:
+                    return count, part
+                given[row >> _SIX] |= bit
+                ids_out[count] = ids[position]
+                rows_out[count] = rows[position]
+                count += 1
+        budget -= size
+        part += 1
+    return count, part

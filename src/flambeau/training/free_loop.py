@@ -1,0 +1,202 @@
+"""The training loop of a worker that runs at its own pace."""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, final
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from flambeau.config import JobSettings
+from flambeau.data.batch import Batch
+from flambeau.strategies.base import StepShare, Strategy
+from flambeau.strategies.group import Group
+from flambeau.training.best import Best
+from flambeau.training.callbacks import Callback, TrainingView
+from flambeau.training.loop import Status
+from flambeau.training.milestones import Milestones, Saving
+from flambeau.training.position import Position
+from flambeau.training.schedules import LearningRate
+from flambeau.training.step import Step
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """Batch `number` of a task; `last`: the task ends with it."""
+
+    epoch: int
+    task: int
+    number: int
+    batch: Batch
+    last: bool
+
+
+class MomentLike(Protocol):
+    """When all workers meet; see `coordination.protocol.Moment`."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def evaluate(self) -> bool: ...
+    @property
+    def save(self) -> bool: ...
+    @property
+    def last(self) -> bool: ...
+    @property
+    def plan(self) -> dict[str, Any]: ...
+    @property
+    def progress(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What a batch was like; times in seconds."""
+
+    item: TaskBatch
+    loss: float
+    seconds: float
+    data_seconds: float
+    waiting_seconds: float
+    lr: float
+    dropped: bool = False
+
+
+class Conductor(ABC):
+    """What a free worker asks of whoever hands out the work."""
+
+    @abstractmethod
+    def next(self) -> TaskBatch | MomentLike:
+        """The next batch to train on, or a moment to meet the others; waits for either."""
+
+    @abstractmethod
+    def upcoming(self) -> TaskBatch | None:
+        """The batch that `next` will give, if it is known already."""
+
+    @abstractmethod
+    def trained(self, report: BatchReport) -> None:
+        """A batch's gradient is on its way to the servers."""
+
+    @abstractmethod
+    def met(self, moment: MomentLike, *, stop: bool, progress: dict[str, Any]) -> None:
+        """This worker has done what the moment asked for."""
+
+
+@dataclass
+class FreeParts:
+    """Everything the loop puts in motion; built by the worker role."""
+
+    model: nn.Module
+    optimizers: dict[str, Optimizer]
+    schedules: Mapping[str, LearningRate]
+    strategy: Strategy
+    group: Group
+    conductor: Conductor
+    step: Step
+    callbacks: Callback
+    view: TrainingView
+    evaluate: Any
+    saving: Saving
+    report: Any
+    want_stop: Callable[[], None]
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+
+@final
+class FreeTrainer:
+    """Trains on what it is given, until everything is done; meets the others when it is called."""
+
+    def __init__(
+        self, settings: JobSettings, parts: FreeParts, position: Position, best: Best | None
+    ) -> None:
+        self._parts = parts
+        self.position = position
+        self.milestones = Milestones(settings, parts, position, best)
+        #: Called with each moment, before anything is done in it.
+        self.on_moment: Callable[[MomentLike], None] = lambda moment: None
+        self._asked: float = 0.0
+        self._wants_stop = False
+
+    @property
+    def strategy(self) -> Strategy:
+        """How replicas agree."""
+        return self._parts.strategy
+
+    def run(self) -> Status:
+        """Train to the end."""
+        parts = self._parts
+        parts.model.train()
+        parts.view.step, parts.view.epoch = self.position.step, self.position.epoch
+        parts.callbacks.on_start(parts.view)
+        while True:
+            self._asked = time.perf_counter()
+            item = parts.conductor.next()
+            if isinstance(item, TaskBatch):
+                self._train(item)
+            elif self._meet(item):
+                break
+        parts.callbacks.on_end(parts.view)
+        return "finished"
+
+    def _train(self, item: TaskBatch) -> None:
+        parts = self._parts
+        fetched = time.perf_counter()
+        batch = item.batch.to(parts.device)
+        upcoming = parts.conductor.upcoming() if parts.strategy.looks_ahead else None
+        # The object itself, by which it was known when it was the one to come.
+        parts.strategy.look_ahead(item.batch, upcoming.batch if upcoming is not None else None)
+        share = StepShare(batch.size, batch.size, item.number, item.epoch, item.task)
+        parts.view.batch = batch
+        loss = parts.step(batch, parts.strategy.begin(share), self.position.step)
+        for schedule in parts.schedules.values():
+            # All workers together make so many updates in the time that this one makes one.
+            for _ in range(parts.group.size):
+                schedule.step()
+        self.position.advance(batch.size)
+        parts.view.step, parts.view.epoch, parts.view.loss = self.position.step, item.epoch, loss
+        parts.callbacks.on_step_end(parts.view)
+        parts.conductor.trained(self._report(item, loss, fetched))
+        if parts.view.stopping and not self._wants_stop:
+            self._wants_stop = True
+            parts.want_stop()
+
+    def _report(self, item: TaskBatch, loss: float, fetched: float) -> BatchReport:
+        optimizer = next(iter(self._parts.optimizers.values()))
+        return BatchReport(
+            item,
+            loss if math.isfinite(loss) else math.nan,
+            time.perf_counter() - self._asked,
+            fetched - self._asked,
+            self._parts.strategy.communication_seconds(),
+            float(optimizer.param_groups[0]["lr"]),
+            self._parts.strategy.skipped,
+        )
+
+    def _meet(self, moment: MomentLike) -> bool:
+        """Do what is to be done together; whether it was the last time."""
+        parts, position = self._parts, self.position
+        if moment.progress:
+            self.milestones.load(moment.progress)
+        position.step = parts.view.step = moment.step
+        while position.epoch < moment.epoch:
+            position.next_epoch()
+            for schedule in parts.schedules.values():
+                schedule.epoch_end()
+            parts.callbacks.on_epoch_end(parts.view)
+        self.on_moment(moment)
+        parts.view.epoch = position.epoch
+        parts.strategy.synchronize()
+        if moment.evaluate:
+            self.milestones.evaluate()
+        if moment.save:
+            self.milestones.checkpoint()
+        stop = self.milestones.finished_early or parts.view.stopping
+        parts.conductor.met(moment, stop=stop, progress=self.milestones.dump())
+        return moment.last

@@ -1,0 +1,137 @@
+"""Evaluations and checkpoints of a training, and what they lead to: the best, and an early end."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, final
+
+from flambeau.config import JobSettings
+from flambeau.strategies.base import Strategy
+from flambeau.strategies.group import Group
+from flambeau.training.best import Best
+from flambeau.training.callbacks import Callback, TrainingView
+from flambeau.training.evaluation import Scores
+from flambeau.training.position import Position
+
+
+class Saving(Protocol):
+    """What is asked of whoever writes checkpoints."""
+
+    def save(self, metrics: dict[str, float], *, best: bool) -> None:
+        """Begin to write a checkpoint of this moment. Called on every worker."""
+
+
+class MilestoneParts(Protocol):
+    """What milestones put in motion."""
+
+    @property
+    def strategy(self) -> Strategy: ...
+    @property
+    def group(self) -> Group: ...
+    @property
+    def callbacks(self) -> Callback: ...
+    @property
+    def view(self) -> TrainingView: ...
+    @property
+    def evaluate(self) -> Callable[[], Scores] | None: ...
+    @property
+    def saving(self) -> Saving: ...
+    @property
+    def report(self) -> Callable[..., None]: ...
+
+
+@final
+class Milestones:
+    """What has been reached. All workers call the same methods at the same position."""
+
+    def __init__(
+        self, settings: JobSettings, parts: MilestoneParts, position: Position, best: Best | None
+    ) -> None:
+        self._parts, self._stopping = parts, settings.early_stopping
+        self.position, self.best = position, best
+        stopping = settings.early_stopping
+        self.patience = (
+            Best(stopping.metric, stopping.mode, stopping.min_delta) if stopping else None
+        )
+        self.metrics: dict[str, float] = {}
+        self.history: list[dict[str, Any]] = []
+        self._saved: tuple[int, bool] | None = None
+
+    @property
+    def finished_early(self) -> bool:
+        """Whether the metric that early stopping watches has run out of patience."""
+        return (
+            self.patience is not None
+            and self._stopping is not None
+            and self.patience.stale >= self._stopping.patience
+        )
+
+    def restored(self) -> None:
+        """This position is in a checkpoint already."""
+        self._saved = self._state_to_save()
+
+    def evaluate(self) -> None:
+        """Evaluate, unless that has been done here; a new best is saved."""
+        parts, position = self._parts, self.position
+        if parts.evaluate is None or self._is_evaluated():
+            return
+        started = time.perf_counter()
+        parts.strategy.synchronize()
+        scores = parts.evaluate()
+        self.metrics = scores.metrics
+        where = {"step": position.step, "epoch": position.epoch}
+        self.history.append({**where, **scores.metrics})
+        if parts.group.first:
+            parts.report(
+                "evaluation",
+                **where,
+                metrics=scores.metrics,
+                rows=scores.rows,
+                seconds=time.perf_counter() - started,
+            )
+        parts.callbacks.on_evaluation(parts.view, scores.metrics)
+        self._judge(scores.metrics)
+
+    def checkpoint(self, *, best: bool = False) -> None:
+        """Save, unless that has been done here."""
+        state = self._state_to_save()
+        if self._saved == state and not best:
+            return
+        self._saved = state
+        self._parts.strategy.synchronize()
+        self._parts.saving.save(self.metrics if self._is_evaluated() else {}, best=best)
+
+    def dump(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "best": self.best.dump() if self.best else None,
+            "patience": self.patience.dump() if self.patience else None,
+            "metrics": self.metrics,
+            "history": self.history,
+            "saved": list(self._saved) if self._saved is not None else None,
+        }
+
+    def load(self, values: dict[str, Any]) -> None:
+        """Go on from a dump."""
+        self.metrics, self.history = values["metrics"], values["history"]
+        if self.best is not None and values["best"] is not None:
+            self.best.load(values["best"])
+        if self.patience is not None and values["patience"] is not None:
+            self.patience.load(values["patience"])
+        if values.get("saved") is not None:
+            # One that takes a lost worker's place must save when the others do, and only then.
+            step, evaluated = values["saved"]
+            self._saved = step, evaluated
+
+    def _is_evaluated(self) -> bool:
+        """Whether this very step has been evaluated, perhaps before the run was resumed."""
+        return bool(self.history) and self.history[-1]["step"] == self.position.step
+
+    def _state_to_save(self) -> tuple[int, bool]:
+        """What makes a checkpoint worth writing: a new step, or metrics of the same one."""
+        return self.position.step, self._is_evaluated()
+
+    def _judge(self, metrics: dict[str, float]) -> None:
+        if self.patience is not None:
+            self.patience.improves(metrics)
+        if self.best is not None and self.best.improves(metrics):
+            self.checkpoint(best=True)

@@ -1,0 +1,127 @@
+from typing import Any
+
+import pytest
+
+from flambeau.clusters import agent as agent_module
+from flambeau.clusters.agent import Agent
+from flambeau.clusters.base import Launch
+from flambeau.coordination.protocol import (
+    EndRole,
+    EndRoles,
+    Role,
+    RoleExited,
+    RoleSpec,
+    Shutdown,
+    StartRoles,
+)
+
+
+class FakeProcess:
+    code: int | None = None
+
+    def poll(self) -> int | None:
+        return self.code
+
+
+class FakeRole:
+    """A role that notes how it is ended."""
+
+    def __init__(self, launch: Launch, spec: RoleSpec, cores: list[int], threads: int) -> None:
+        self.spec, self.threads = spec, threads
+        self.process = FakeProcess()
+        self.outputs: dict[int, Any] = {}
+        self.ended: list[float] = []
+        self.finished = False
+
+    def end(self, grace: float) -> None:
+        self.ended.append(grace)
+
+    def enforce(self) -> None:
+        """Its time is never up."""
+
+    def finish(self) -> None:
+        self.finished = True
+
+
+class FakeClient:
+    def __init__(self) -> None:
+        self.inbox: list[Any] = []
+        self.sent: list[Any] = []
+
+    def receive(self, timeout: float) -> tuple[Any, list[Any]] | None:
+        return (self.inbox.pop(0), []) if self.inbox else None
+
+    def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+
+class Machine:
+    """An agent that is told things one by one."""
+
+    def __init__(self) -> None:
+        self.client = FakeClient()
+        client: Any = self.client
+        self.agent = Agent(Launch("tcp://127.0.0.1:1", b"", "mine", {}), client)
+
+    def tell(self, message: Any) -> None:
+        self.client.inbox.append(message)
+        self.agent._obey()
+
+    @property
+    def roles(self) -> list[Any]:
+        return list(self.agent._running)
+
+
+def spec(rank: int, role: Role = Role.WORKER, generation: int = 0, attempt: int = 0) -> RoleSpec:
+    return RoleSpec(role, rank, 2, 0, 1, 0, generation, attempt)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setattr(agent_module, "RunningRole", FakeRole)
+    return Machine()
+
+
+def test_one_role_is_ended_at_once_and_the_others_go_on(machine: Machine) -> None:
+    machine.tell(StartRoles([spec(0), spec(1), spec(0, Role.SERVER)]))
+    machine.tell(EndRole(spec(1)))
+    assert [role.ended for role in machine.roles] == [[], [0], []]
+
+
+def test_the_one_that_takes_its_place_is_another_role(machine: Machine) -> None:
+    machine.tell(StartRoles([spec(0)]))
+    machine.tell(StartRoles([spec(0, attempt=1)]))
+    machine.tell(EndRole(spec(0)))
+    assert [role.ended for role in machine.roles] == [[0], []]
+
+
+def test_ending_a_role_that_has_exited_does_nothing(machine: Machine) -> None:
+    machine.tell(EndRole(spec(0)))
+    assert machine.roles == []
+
+
+def test_a_generation_is_ended_with_its_grace(machine: Machine) -> None:
+    machine.tell(StartRoles([spec(0), spec(1, generation=1)]))
+    machine.tell(EndRoles(1, 5.0))
+    assert [role.ended for role in machine.roles] == [[], [5.0]]
+
+
+def test_a_shutdown_ends_all_at_once(machine: Machine) -> None:
+    machine.tell(StartRoles([spec(0), spec(1, generation=1)]))
+    machine.tell(Shutdown())
+    assert [role.ended for role in machine.roles] == [[0], [0]]
+
+
+def test_an_exit_is_reported_with_its_code(machine: Machine) -> None:
+    machine.tell(StartRoles([spec(0), spec(1)]))
+    gone, stays = machine.roles
+    gone.process.code = -9
+    machine.agent._reap()
+    assert machine.client.sent == [RoleExited(spec(0), -9)]
+    assert machine.roles == [stays]
+    assert gone.finished
+
+
+def test_a_server_computes_with_one_thread(machine: Machine) -> None:
+    machine.tell(StartRoles([spec(0, Role.SERVER)]))
+    assert machine.roles[0].threads == 1

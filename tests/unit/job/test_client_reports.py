@@ -1,0 +1,70 @@
+from typing import Any
+
+import pytest
+from fake_stage import spec
+
+from flambeau.job import client_reports
+from flambeau.job.client_reports import REPORT_SECONDS, ClientReports
+
+
+class Link:
+    def __init__(self) -> None:
+        self.spec = spec(3)
+        self.reports: list[tuple[str, dict[str, Any]]] = []
+
+    def report(self, kind: str, **fields: Any) -> None:
+        self.reports.append((kind, fields))
+
+
+class Strategy:
+    def __init__(self, **counts: int) -> None:
+        self.counts = counts
+
+    def summary(self) -> dict[str, Any]:
+        return self.counts
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(client_reports, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def link() -> Link:
+    return Link()
+
+
+def reports(link: Any, strategy: Any) -> ClientReports:
+    return ClientReports(link, strategy)
+
+
+VIEW: Any = None
+
+
+def test_a_worker_reports_every_two_seconds(clock: Clock, link: Link) -> None:
+    callback = reports(link, Strategy(pulls=1))
+    callback.on_step_end(VIEW)
+    assert not link.reports
+    clock.now += REPORT_SECONDS
+    callback.on_step_end(VIEW)
+    callback.on_step_end(VIEW)
+    assert link.reports == [("client", {"rank": 3, "pulls": 1})]
+
+
+def test_and_once_more_at_the_end(clock: Clock, link: Link) -> None:
+    reports(link, Strategy(pulls=1)).on_end(VIEW)
+    assert link.reports == [("client", {"rank": 3, "pulls": 1})]
+
+
+def test_without_servers_there_is_nothing_to_report(clock: Clock, link: Link) -> None:
+    reports(link, Strategy()).on_end(VIEW)
+    assert not link.reports
