@@ -30,7 +30,7 @@ def prefetch_columns(model: nn.Module) -> list[tuple[TableSpec, str]]:
     pairs = {
         (module.spec.name, module.prefetch): (module.spec, module.prefetch)
         for module in _modules(model)
-        if module.prefetch is not None
+        if module.prefetch is not None and module.spec.trainable
     }
     return list(pairs.values())
 

@@ -1,8 +1,7 @@
 """Runs a job: starts roles through agents, watches them, and acts on what policies decide."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, final
 
@@ -40,9 +39,10 @@ from flambeau.coordination.protocol import (
     StartRoles,
     Stop,
 )
-from flambeau.job.conducting import AmongThemselves, Conducting, Stage
+from flambeau.job.conducting import AmongThemselves, Stage
 from flambeau.job.outcome import Outcome
 from flambeau.job.signals import Signals
+from flambeau.job.team import Team
 from flambeau.messaging import Envelope, Server, new_secret
 from flambeau.observe import Event, Observer
 
@@ -59,18 +59,6 @@ class Phase(Enum):
     SETTLING = "something failed; its cause is being found out"
     ENDING = "the generation's processes are being ended"
     OVER = "no process is left"
-
-
-@dataclass(frozen=True)
-class Team:
-    """Which roles a job has, how they are conducted, and what a generation goes on from."""
-
-    workers: int
-    role: Role = Role.WORKER
-    evaluator: bool = False
-    servers: int = 0
-    conducting: Conducting | None = None
-    checkpoint: Callable[[int], str | None] = lambda attempt: None
 
 
 @final
@@ -239,7 +227,9 @@ class Controller(Stage):
         """Whether just this role is started again, while the others go on."""
         verdict = failures.decide(failure, self._outcome.restarts, self._recovery.max_restarts)
         running = self._begun and self._phase is Phase.RUNNING and not self._signals.count
-        return self._conducting.elastic and running and verdict is Verdict.RESTART
+        # A server needs something to return to; before that, all start again.
+        saved = failure.spec.role is not Role.SERVER or self._team.checkpoint(1) is not None
+        return self._conducting.elastic and running and saved and verdict is Verdict.RESTART
 
     def _replace(self, failure: Failure) -> None:
         lost = failure.spec

@@ -42,6 +42,10 @@ class Free(Conducting):
         assert isinstance(settings.strategy, ParameterServer)
         self._settings = settings
         self._bounded = settings.strategy.consistency == "bounded"
+        self.begin(0)
+
+    def begin(self, generation: int) -> None:
+        """All start again, from the checkpoint that the first worker tells of."""
         self._plan: DynamicPlan | None = None
         self._clocks = Clocks()
         self._parked: dict[int, RoleSpec] = {}

@@ -5,8 +5,9 @@ from typing import Any
 from flambeau.clusters.base import Launch
 from flambeau.clusters.local import LOOPBACK, LocalCluster
 from flambeau.config import Local, Recovery
-from flambeau.job.controller import Controller, Team
+from flambeau.job.controller import Controller
 from flambeau.job.outcome import Outcome
+from flambeau.job.team import Team
 from flambeau.observe import Observer
 
 CHILD_MODULE = "flambeau.job.child"

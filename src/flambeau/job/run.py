@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from flambeau.config import Local, Recovery
 from flambeau.coordination.failures import Cause
 from flambeau.coordination.protocol import Role
-from flambeau.job.controller import Team
 from flambeau.job.fit import raise_failure
 from flambeau.job.function import load, store
 from flambeau.job.launching import run_team
 from flambeau.job.outcome import Outcome
+from flambeau.job.team import Team
 from flambeau.observe import Observer, display
 
 Value = TypeVar("Value")

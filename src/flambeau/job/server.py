@@ -38,6 +38,8 @@ from flambeau.training.optimizers import optimizer_class
 
 REPORT_SECONDS = 2.0
 RESTORE_SECONDS = 60.0
+#: Answers that may wait for one worker, which never has more than a few requests open.
+HIGH_WATER = 256
 
 
 def serve(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[str, Any]:
@@ -53,6 +55,7 @@ def serve(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[
         link.secret,
         local_address(_host(child.coordinator)),
         max_bytes=MAX_FRAME_BYTES,
+        high_water=HIGH_WATER,
         encrypt=strategy.encrypt,
         on_refusal=lambda text: link.report("warning", text=f"{link.spec.name} {text}"),
     )

@@ -1,6 +1,7 @@
 """Which roles a job has, how they are conducted, and what they go on from."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from flambeau.checkpoint import RunDirectory
@@ -12,10 +13,21 @@ from flambeau.config.strategies import AllReduce, ParameterServer
 from flambeau.coordination.protocol import Role
 from flambeau.errors import CheckpointError, ConfigError
 from flambeau.job.conducting import AmongThemselves, Conducting, InRounds
-from flambeau.job.controller import Team
 from flambeau.job.free_conducting import Free
 
 SERVERS_PER_CORE = 8
+
+
+@dataclass(frozen=True)
+class Team:
+    """Which roles a job has, how they are conducted, and what a generation goes on from."""
+
+    workers: int
+    role: Role = Role.WORKER
+    evaluator: bool = False
+    servers: int = 0
+    conducting: Conducting | None = None
+    checkpoint: Callable[[int], str | None] = lambda attempt: None
 
 
 def make_team(run: RunDirectory, settings: JobSettings, *, resumes: bool) -> Team:

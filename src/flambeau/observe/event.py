@@ -22,7 +22,8 @@ The kinds of events and their fields:
     client       every 2 seconds from each worker that uses servers, counted since its start: rank,
                  pulls, pushes, rows_pulled, rows_pushed (each left out as long as it is 0),
                  outcome_<what became of gradients>, ids_seen, ids_distinct, prefetch_hits,
-                 prefetch_misses, pull_seconds_p50, pull_seconds_p99, requests_resent
+                 prefetch_misses, pull_seconds_p50, pull_seconds_p99, requests_resent, updates_lost
+                 (with servers that were replaced)
     worker_lost  rank, role ("worker", "server" or "evaluator"), reason
     restart      generation, reason; with rank and role, of this process alone
     log          rank, role, stream ("stdout" or "stderr"), text

@@ -21,6 +21,7 @@ from flambeau.parameter_server.protocol import (
 
 #: Silence after which a request is sent once more, on a new connection; then twice that, and so on.
 FIRST_RETRY_SECONDS = 2.0
+LAST_RETRY_SECONDS = 16.0
 POLL_SECONDS = 0.2
 
 
@@ -110,8 +111,9 @@ class Channel:
                 f"server {self.shard} at {self._address} has not answered for {silent:.0f} s; is "
                 "its machine overloaded or unreachable? (timeout= of the strategy)"
             )
-        if moved or silent > self._retry:
-            self._retry *= 2
+        # What the transport knows to be lost need not be waited for.
+        if moved or silent > self._retry or self._client.problem is not None:
+            self._retry = min(2 * self._retry, LAST_RETRY_SECONDS)
             self._reconnect()
             if moved:
                 self._heard = time.monotonic()

@@ -259,6 +259,8 @@ class Service:
     # Snapshots
 
     def _take_snapshot(self, envelope: Envelopes, message: TakeSnapshot) -> None:
+        if not self.shard.begun:
+            raise CheckpointError("this server has nothing to save yet: it has just been replaced")
         if self._snapshot is None or self._snapshot.name != message.name:
             self._abandon_snapshot()
             self._snapshot = ShardSnapshot(

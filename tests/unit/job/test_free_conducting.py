@@ -561,6 +561,19 @@ def test_a_finished_job_that_is_given_more_epochs_goes_on_with_the_next() -> Non
     assert task.epoch == 1
 
 
+def test_when_all_start_again_nothing_is_left_of_what_was() -> None:
+    job = Job().begun(rows=16)
+    task = job.want(0)
+    assert task is not None
+    job.train(0, task)
+    job.want(1)
+    job.free.begin(1)
+    assert job.free.rows() is None
+    job.begun(rows=16)
+    assert job.want(0) == task
+    assert job.free.summary()["step"] == 0
+
+
 # Bounded staleness
 
 
