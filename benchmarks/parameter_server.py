@@ -121,13 +121,13 @@ def compare_latency(
 
 def against_ourselves(options: argparse.Namespace) -> None:
     """What encryption costs, and what a second server and a second client bring."""
-    others = {
-        "encrypted": lambda: ours(options.rows, encrypt=True),
-        "two_servers_two_clients": lambda: ours(options.rows, servers=2, clients=2),
+    others: dict[str, dict[str, Any]] = {
+        "encrypted": {"encrypt": True},
+        "two_servers_two_clients": {"servers": 2, "clients": 2},
     }
     with ours(options.rows) as plain:
-        for name, start in others.items():
-            with start() as other:
+        for name, settings in others.items():
+            with ours(options.rows, **settings) as other:
                 for do in ("pull", "push"):
                     pairs = compare(other, plain, do, options)
                     benchmark = f"parameter_server/{name}_{do}"

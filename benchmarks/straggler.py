@@ -5,6 +5,7 @@ import json
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,13 +23,13 @@ TIMES = "times.json"
 
 @dataclass(frozen=True)
 class Setting:
-    """How workers agree; `rounds` is how often each of them computes when none is slow."""
+    """How workers agree; `waits`: all for the slowest of them."""
 
     strategy: fb.ParameterServer
     waits: bool
 
     def max_steps(self, rounds: int, slow: bool) -> int:
-        """So that it takes about as long with a straggler as without."""
+        """For `rounds` steps of each worker that is not slow, or a tenth if all wait for one."""
         if not self.strategy.lockstep:
             return rounds * WORKERS
         return max(2, rounds // TIMES_SLOWER) if slow and self.waits else rounds
@@ -83,8 +84,8 @@ def main() -> None:
     options = parse_options()
     for name in SETTINGS if options.settings == "all" else options.settings:
         pairs = interleave(
-            lambda name=name: speed(SETTINGS[name], options, slow=True),  # type: ignore[misc]
-            lambda name=name: speed(SETTINGS[name], options, slow=False),  # type: ignore[misc]
+            partial(speed, SETTINGS[name], options, slow=True),
+            partial(speed, SETTINGS[name], options, slow=False),
             options.pairs,
         )
         report(f"straggler/{name}", pairs, "samples/s", peer_variant="no straggler")
@@ -104,7 +105,8 @@ def speed(setting: Setting, options: argparse.Namespace, *, slow: bool) -> float
 
 def train(setting: Setting, options: argparse.Namespace, slow: bool, run: Path) -> None:
     steps = setting.max_steps(options.rounds, slow)
-    rows = options.rounds * WORKERS * BATCH_ROWS
+    # More than are needed: at the end of an epoch, free workers wait for the last task.
+    rows = 2 * options.rounds * WORKERS * BATCH_ROWS
     generator = torch.Generator().manual_seed(0)
     fb.fit(
         Sleeper,
@@ -112,8 +114,6 @@ def train(setting: Setting, options: argparse.Namespace, slow: bool, run: Path) 
         loss="mse",
         optimizer=fb.optim("sgd", lr=0.01),
         batch_size=BATCH_ROWS,
-        # More than are needed: free workers end at once, not when the last task is done.
-        epochs=2,
         max_steps=steps,
         strategy=setting.strategy,
         cluster=fb.Local(WORKERS),

@@ -81,11 +81,11 @@ def resident_bytes() -> int:
 
 def serve(service: Service, server: Server[Any]) -> None:
     """As the server of a job does, until the input of this process ends."""
-    ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    input_ends = threading.Thread(target=sys.stdin.read, daemon=True)
+    input_ends.start()
     poller = zmq.Poller()
     poller.register(server.socket, zmq.POLLIN)
-    while not ended.is_set():
+    while input_ends.is_alive():
         service.turn(poller)
 
 

@@ -143,3 +143,51 @@ def assert_same_tables(left: Any, right: Any, *, exactly: bool = False) -> None:
         for key, row in rows.items():
             tolerance = 0 if exactly else 1e-12
             np.testing.assert_allclose(row, theirs[name][key], rtol=0, atol=tolerance)
+
+
+class Spoiler(SparseNet):
+    """Gives a loss that is not finite for rows whose first number is huge."""
+
+    def forward(self, x: torch.Tensor, items: torch.Tensor, user: torch.Tensor) -> torch.Tensor:
+        out = super().forward(x.clamp(max=100.0), items, user)
+        return out + torch.where(x[:, 0] > 1e6, torch.nan, 0.0)
+
+
+class SlowRank(Callback):
+    """Makes every step of one worker take longer."""
+
+    def __init__(self, rank: int, seconds: float) -> None:
+        self.rank, self.seconds = rank, seconds
+
+    def on_step_end(self, view: TrainingView) -> None:
+        if view.rank == self.rank:
+            time.sleep(self.seconds)
+
+
+class WholeNorm(torch.optim.Optimizer):
+    """Steps of length `lr`, whatever the gradient: not element-wise."""
+
+    def __init__(self, params: Any, lr: float = 0.1) -> None:
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter -= group["lr"] * parameter.grad / (parameter.grad.norm() + 1e-9)
+
+
+class TwoSpecs(nn.Module):
+    """Two different tables of one name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = SparseEmbedding(TableSpec("item", 4), "sum")
+        self.two = SparseEmbedding(TableSpec("item", 2), "sum")
+        self.last = nn.Linear(6, 1)
+
+    def forward(self, items: torch.Tensor) -> torch.Tensor:
+        whole = torch.cat([self.one(items), self.two(items)], dim=1)
+        result: torch.Tensor = self.last(whole)
+        return result[:, 0]
