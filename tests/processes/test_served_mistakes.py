@@ -46,7 +46,7 @@ def spoilt(rows: int = 200) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("consistency", ["synchronous", "asynchronous"])
 def test_a_gradient_that_is_not_finite_ends_the_job(consistency: Any, tmp_path: Path) -> None:
     strategy = fb.ParameterServer(servers=2, consistency=consistency)
-    with pytest.raises(JobFailedError, match="is (inf|nan|not finite)"):
+    with pytest.raises(JobFailedError, match=r"is (inf|nan|not finite)"):
         fit(Spoiler(), spoilt(), tmp_path / "run", strategy)
 
 
