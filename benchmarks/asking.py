@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +54,14 @@ class Program:
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
 
+    def rest(self) -> None:
+        """Stop it until `wake`: some idle processes poll, and would slow down the other side."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
+
     def hear(self) -> Answer:
         """Wait for the next answer."""
         output = self._process.stdout
@@ -75,6 +84,7 @@ class Program:
         trace: TracebackType | None,
     ) -> None:
         """End its input and wait for its end, or make it end when something failed."""
+        self.wake()
         if error is not None:
             self._process.terminate()
         self._process.communicate(timeout=PATIENCE_SECONDS)

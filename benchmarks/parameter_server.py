@@ -5,7 +5,7 @@ import itertools
 import secrets
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +41,20 @@ class Served:
     """Clients whose servers are up, and what the servers said of their tables."""
 
     clients: list[Program]
+    servers: list[Program]
     tables: list[dict[str, Any]]
+
+    @contextmanager
+    def alone(self, *others: "Served") -> Iterator[None]:
+        """While it lasts, the processes of the others rest."""
+        resting = [program for side in others for program in (*side.clients, *side.servers)]
+        for program in resting:
+            program.rest()
+        try:
+            yield
+        finally:
+            for program in resting:
+                program.wake()
 
     def rows_per_second(self, do: str, requests: int) -> float:
         """The speed of all clients together, until the last is done."""
@@ -91,13 +104,14 @@ def trial(variant: Variant, options: argparse.Namespace) -> dict[str, float]:
 
 def compare(first: Served, second: Served, do: str, options: argparse.Namespace) -> Pairs:
     """Rows per second of both; what is not counted warms them up."""
-    measures: list[Callable[[], float]] = [
-        lambda: first.rows_per_second(do, options.requests),
-        lambda: second.rows_per_second(do, options.requests),
-    ]
-    for measure in measures:
-        measure()
-    return interleave(measures[0], measures[1], options.pairs)
+
+    def measure(side: Served, other: Served) -> float:
+        with side.alone(other):
+            return side.rows_per_second(do, options.requests)
+
+    for side, other in ((first, second), (second, first)):
+        measure(side, other)
+    return interleave(lambda: measure(first, second), lambda: measure(second, first), options.pairs)
 
 
 def compare_latency(
@@ -106,13 +120,16 @@ def compare_latency(
     """Microseconds of a pull of 8 ids, one after the other."""
     slowest: dict[str, list[float]] = {"ours": [], "peer": []}
 
-    def measure(who: str, side: Served) -> float:
-        answer = side.clients[0].ask(do="pull_few", count=10 * options.requests)
+    def measure(who: str, side: Served, other: Served) -> float:
+        with side.alone(other):
+            answer = side.clients[0].ask(do="pull_few", count=10 * options.requests)
         slowest[who].append(1e6 * answer["p99"])
         return float(1e6 * answer["p50"])
 
     pairs = interleave(
-        lambda: measure("ours", first), lambda: measure("peer", second), options.pairs
+        lambda: measure("ours", first, second),
+        lambda: measure("peer", second, first),
+        options.pairs,
     )
     p99 = {f"{who}_p99": statistics.median(values) for who, values in slowest.items()}
     name = "parameter_server/pull_8_ids_p50"
@@ -177,7 +194,7 @@ def ours(
             Program("table_client.py", settings={**access, "worker": n, "addresses": addresses})
             for n in range(clients)
         ]
-        yield Served([stack.enter_context(program) for program in programs], tables)
+        yield Served([stack.enter_context(program) for program in programs], shards, tables)
 
 
 @contextmanager
@@ -190,13 +207,13 @@ def peer(rows: int, variant: Variant) -> Iterator[Served]:
             "update": variant.update,
             "directory": directory,
         }
-        _, client = (
+        server, client = (
             stack.enter_context(
                 Program("rpc_rows.py", role, settings=settings, threads=variant.threads)
             )
             for role in ("server", "client")
         )
-        yield Served([client], [])
+        yield Served([client], [server], [])
 
 
 PARTS = {"rpc": against_rpc, "ourselves": against_ourselves, "sizes": by_size}
