@@ -9,8 +9,9 @@ from torch import Tensor
 
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings.backend import Array, LookupBackend, TableGradient
+from flambeau.embeddings.folding import Folds
 from flambeau.tables.hashing import Ids
-from flambeau.tables.row_kernels import Fold, sum_by
+from flambeau.tables.row_kernels import sum_by
 
 
 @final
@@ -39,7 +40,7 @@ class Lookups:
     def __init__(self, backend: LookupBackend) -> None:
         self.backend = backend
         self.ids_seen = self.ids_distinct = self.hits = self.misses = 0
-        self._fold = Fold()
+        self.folds = Folds()
         self._steps: dict[str, _Step] = {}
 
     def rows(self, spec: TableSpec, ids: Tensor, training: bool) -> tuple[Tensor, Tensor]:
@@ -48,7 +49,7 @@ class Lookups:
         When training a table that learns, and with gradients enabled, the rows are a leaf whose
         gradient `gradients` will give.
         """
-        unique, inverse = self._fold(ids.cpu().contiguous().numpy())
+        unique, inverse = self.folds(ids)
         if training and spec.trainable:
             rows = self._training_rows(spec, unique, ids.numel())
         else:
@@ -99,7 +100,7 @@ class Lookups:
             self._steps[spec.name] = step
             self.misses += wanted.size
             return step, step.values
-        if np.array_equal(step.ids, wanted):
+        if step.ids is wanted or np.array_equal(step.ids, wanted):
             self.hits += wanted.size
             return step, step.values
         places = self._places(step, wanted)
@@ -112,7 +113,7 @@ class Lookups:
 
     def _places(self, step: _Step, wanted: Ids) -> Array:
         """Where among the step's ids each wanted one is; new ones are numbered on from the end."""
-        _, inverse = self._fold(np.concatenate([step.ids, wanted]))
+        _, inverse = self.folds.arrays(np.concatenate([step.ids, wanted]))
         return inverse[step.ids.size :]
 
     @staticmethod
@@ -131,7 +132,7 @@ class Lookups:
             return TableGradient(step.spec, np.empty(0, np.int64), nothing)
         if len(parts) == 1:
             return TableGradient(step.spec, *parts[0])
-        ids, inverse = self._fold(np.concatenate([ids for ids, _ in parts]))
+        ids, inverse = self.folds.arrays(np.concatenate([ids for ids, _ in parts]))
         total = np.zeros((ids.size, step.spec.dim), step.values.dtype)
         sum_by(inverse, np.concatenate([grads for _, grads in parts]), total)
         return TableGradient(step.spec, ids, total)

@@ -14,9 +14,10 @@ from flambeau.embeddings.lookups import Lookups
 from flambeau.errors import ModelError
 from flambeau.parameter_server.client import PendingPull, ServerClient
 from flambeau.tables.hashing import Ids
-from flambeau.tables.row_kernels import Fold
 
 Array = np.ndarray[Any, Any]
+
+_NO_IDS = np.empty(0, np.int64)
 
 
 @dataclass
@@ -43,7 +44,6 @@ class Prefetcher:
         columns: Sequence[tuple[TableSpec, str]],
     ) -> None:
         self._client, self._lookups, self._columns = client, lookups, columns
-        self._fold = Fold()
         self._batch: Batch | None = None
         self._now: dict[str, Ids] = {}
         self._early: list[_Early] = []
@@ -66,9 +66,11 @@ class Prefetcher:
         """The rows of the next batch that must come after this batch's gradients."""
         pushed = {gradient.spec.name: gradient.ids for gradient in gradients}
         for early in self._early:
-            ids = pushed.get(early.spec.name)
-            if ids is not None and ids.size:
-                early.later |= self._among(early.ids, ids)
+            name = early.spec.name
+            ids = pushed.get(name)
+            # Those that the batch named have been seen to when its rows were asked for.
+            if ids is not None and ids.size and ids is not self._now.get(name):
+                early.later = early.later | self._among(early.ids, ids)
         return [(early.spec, early.ids[early.later]) for early in self._early]
 
     def arrived(self, rows: Sequence[Array]) -> None:
@@ -88,10 +90,20 @@ class Prefetcher:
             whole.append(values)
         self._prime([(item.spec, item.ids) for item in early], whole)
 
+    def fold(self, upcoming: Batch | None) -> None:
+        """Find the distinct ids of a batch while there is nothing else to do."""
+        if upcoming is not None:
+            self._ids_of(upcoming)
+
     def _fetch(self, upcoming: Batch) -> None:
+        found: dict[tuple[int, int], Any] = {}
         for name, (spec, ids) in self._ids_of(upcoming).items():
-            later = self._among(ids, self._now.get(name, np.empty(0, np.int64)))
-            self._early.append(_Early(spec, ids, later))
+            now = self._now.get(name, _NO_IDS)
+            # Tables that share a column share the answer.
+            key = id(ids), id(now)
+            if key not in found:
+                found[key] = self._among(ids, now)
+            self._early.append(_Early(spec, ids, found[key]))
         self._asked = [~early.later for early in self._early]
         wanted = [
             (early.spec, early.ids[asked])
@@ -101,7 +113,7 @@ class Prefetcher:
 
     def _ids_of(self, batch: Batch) -> dict[str, tuple[TableSpec, Ids]]:
         """The distinct ids of each table in a batch, over all columns that hold some."""
-        columns: dict[str, list[Ids]] = {}
+        columns: dict[str, list[Tensor]] = {}
         specs = {}
         for spec, name in self._columns:
             column = batch.columns.get(name)
@@ -111,11 +123,14 @@ class Prefetcher:
                     f"ids; it has {', '.join(batch.columns)}"
                 )
             specs[spec.name] = spec
-            columns.setdefault(spec.name, []).append(column.reshape(-1).long().cpu().numpy())
-        return {
-            name: (specs[name], self._fold(np.ascontiguousarray(np.concatenate(parts)))[0])
-            for name, parts in columns.items()
-        }
+            columns.setdefault(spec.name, []).append(column)
+        return {name: (specs[name], self._distinct(parts)) for name, parts in columns.items()}
+
+    def _distinct(self, columns: Sequence[Tensor]) -> Ids:
+        folds = self._lookups.folds
+        if len(columns) == 1:
+            return folds(columns[0])[0]
+        return folds.arrays(np.concatenate([folds(column)[0] for column in columns]))[0]
 
     def _prime(self, found: Sequence[tuple[TableSpec, Ids]], rows: Sequence[Array]) -> None:
         for (spec, ids), values in zip(found, rows, strict=True):
@@ -124,7 +139,7 @@ class Prefetcher:
 
     def _among(self, ids: Ids, others: Ids) -> Any:
         """Which of the distinct `ids` are among the distinct `others`."""
-        _, inverse = self._fold(np.concatenate([others, ids]))
+        _, inverse = self._lookups.folds.arrays(np.concatenate([others, ids]))
         return inverse[others.size :] < others.size
 
     def _forget(self) -> None:

@@ -49,6 +49,11 @@ class ServedTables:
         for spec, ids, values in initial_rows(model):
             self.client.load(spec, ids, values)
 
+    def fold(self, upcoming: Batch | None) -> None:
+        """Find the next batch's distinct ids, while answers are on their way."""
+        if self._prefetcher is not None:
+            self._prefetcher.fold(upcoming)
+
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
         """Have the rows of `batch` at hand, and begin to fetch those of the next."""
         if self._prefetcher is not None:

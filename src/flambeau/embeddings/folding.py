@@ -1,0 +1,40 @@
+"""The distinct ids of tensors, found once for all who ask."""
+
+from collections import deque
+from typing import Any, final
+
+import numpy as np
+from torch import Tensor
+
+from flambeau.tables.hashing import Ids
+from flambeau.tables.row_kernels import Fold
+
+#: Tables that look the same ids up, and the batch that is fetched early, come again soon.
+REMEMBERED = 4
+
+Folded = tuple[Ids, np.ndarray[Any, np.dtype[np.int32]]]
+
+
+@final
+class Folds:
+    """Folds tensors of ids, and remembers the last few; a tensor must not change meanwhile."""
+
+    def __init__(self) -> None:
+        self._fold = Fold()
+        self._known: deque[tuple[tuple[int, ...], Tensor, Folded]] = deque(maxlen=REMEMBERED)
+
+    def __call__(self, ids: Tensor) -> Folded:
+        """The distinct ones of `ids` in order of appearance, and for each id which it is."""
+        ids = ids.reshape(-1).contiguous()
+        key = (ids.data_ptr(), ids.numel(), ids._version)
+        for known, _, folded in self._known:
+            if known == key:
+                return folded
+        folded = self._fold(ids.cpu().numpy())
+        # The tensor is kept, so that its memory is not given to another one.
+        self._known.append((key, ids, folded))
+        return folded
+
+    def arrays(self, ids: Ids) -> Folded:
+        """The same for an array, which is not remembered."""
+        return self._fold(ids)
