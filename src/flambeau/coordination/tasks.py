@@ -4,12 +4,12 @@ A task that a lost worker had not finished is handed out again, from the first b
 not reported done.
 """
 
+import random
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, final
 
 import msgspec
-import numpy as np
 
 from flambeau.errors import CheckpointError, ConfigError, DataError, ProtocolError
 
@@ -220,12 +220,11 @@ class DynamicPlan:
         return sum(1 if _is_open(task) else task.stop - task.start for task in self._tasks)
 
     def _tasks_of_epoch(self) -> deque[Task]:
-        order = np.arange(len(self._tasks))
+        order = list(range(len(self._tasks)))
         if self._shuffle:
-            np.random.default_rng([self._seed, self.epoch]).shuffle(order)
+            random.Random(f"{self._seed} {self.epoch}").shuffle(order)
         return deque(
-            msgspec.structs.replace(self._tasks[index], epoch=self.epoch)
-            for index in order.tolist()
+            msgspec.structs.replace(self._tasks[index], epoch=self.epoch) for index in order
         )
 
     def _in_hand(self, worker: int, number: int, epoch: int | None) -> Task | None:

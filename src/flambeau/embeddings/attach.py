@@ -1,11 +1,19 @@
 """The tables of a model, and giving its modules access to them."""
 
+from typing import Protocol
+
 from torch import nn
 
 from flambeau.config.tables import TableSpec
-from flambeau.embeddings.backend import by_name
-from flambeau.embeddings.lookups import Lookups
-from flambeau.embeddings.sparse_embedding import SparseEmbedding
+from flambeau.embeddings.backend import LookupBackend, by_name
+from flambeau.embeddings.table_module import TableModule
+
+
+class LooksUp(Protocol):
+    """What looks ids up for modules (`Lookups`)."""
+
+    @property
+    def backend(self) -> LookupBackend: ...
 
 
 def tables_of(model: nn.Module) -> list[TableSpec]:
@@ -18,7 +26,7 @@ def has_tables(model: nn.Module) -> bool:
     return bool(_modules(model))
 
 
-def attach(model: nn.Module, lookups: Lookups) -> None:
+def attach(model: nn.Module, lookups: LooksUp) -> None:
     """Declare the model's tables and let its modules look up through `lookups`."""
     lookups.backend.declare(tables_of(model))
     for module in _modules(model):
@@ -35,5 +43,5 @@ def prefetch_columns(model: nn.Module) -> list[tuple[TableSpec, str]]:
     return list(pairs.values())
 
 
-def _modules(model: nn.Module) -> list[SparseEmbedding]:
-    return [module for module in model.modules() if isinstance(module, SparseEmbedding)]
+def _modules(model: nn.Module) -> list[TableModule]:
+    return [module for module in model.modules() if isinstance(module, TableModule)]

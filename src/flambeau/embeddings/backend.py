@@ -9,7 +9,7 @@ import numpy as np
 
 from flambeau.config.tables import TableSpec
 from flambeau.errors import ModelError
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 
 Array = np.ndarray[Any, Any]
 

@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 from torch import Tensor
 
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 from flambeau.tables.row_kernels import Fold
 
 #: Tables that look the same ids up, and the batch that is fetched early, come again soon.

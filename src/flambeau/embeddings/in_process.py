@@ -10,7 +10,7 @@ from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings.backend import Array, LookupBackend, TableGradient, by_name
 from flambeau.errors import ModelError
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 from flambeau.tables.importing import import_vectors
 from flambeau.tables.table import Table
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings.backend import Array, LookupBackend, TableGradient
 from flambeau.embeddings.folding import Folds
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 from flambeau.tables.row_kernels import sum_by
 
 

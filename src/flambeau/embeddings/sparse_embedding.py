@@ -3,12 +3,13 @@
 from typing import Any, Literal, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from flambeau.config.settings import nearest
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings import bags, row_functions
 from flambeau.embeddings.lookups import Lookups
+from flambeau.embeddings.table_module import TableModule
 from flambeau.errors import ModelError
 from flambeau.tables.initializers import default_row
 
@@ -17,7 +18,7 @@ POOLINGS = ("none", "sum", "mean", "max")
 
 
 @final
-class SparseEmbedding(nn.Module):
+class SparseEmbedding(TableModule):
     """Rows of a table for any int64 ids, each on its own or pooled over bags of them.
 
     Modules with one spec share one table. `prefetch` names the column of the data with the ids that

@@ -15,10 +15,9 @@ from flambeau.checkpoint.weights import load_all_weights
 from flambeau.clusters.child import ChildSpec
 from flambeau.config import JobSettings
 from flambeau.coordination.link import Link
-from flambeau.embeddings.saved import attach_saved_tables
 from flambeau.errors import CheckpointError
 from flambeau.job import opening
-from flambeau.job.using import evaluate_model
+from flambeau.job.using import attach_tables, evaluate_model
 from flambeau.observe import read_events
 from flambeau.training.best import Best
 
@@ -91,7 +90,7 @@ class Follower:
         with self._held.pop(path):
             state = read_checkpoint(path)
             load_all_weights(self._model, state.model)
-            attach_saved_tables(self._model, path)
+            attach_tables(self._model, path)
             release(path)
         self._done.add(path.name)
         names = self._settings.metrics

@@ -15,7 +15,7 @@ from flambeau.config import ArrayData, Binding, CodeRef, DatasetData, FileData, 
 from flambeau.data import Source, open_source
 from flambeau.data.loader import in_order
 from flambeau.data.sources.torch_dataset import LoaderSource
-from flambeau.embeddings.saved import attach_saved_tables
+from flambeau.embeddings.attach import has_tables
 from flambeau.errors import DataError, RunDirectoryError
 from flambeau.inference.predictor import Predictor, write_predictions
 from flambeau.job import opening
@@ -37,8 +37,16 @@ def load_model(run: RunDirectory, settings: JobSettings, which: str) -> nn.Modul
     model = opening.build_model(settings.model, opening.code_loader(run))
     with lease(resolve(run, which)) as path:
         load_all_weights(model, read_checkpoint(path).model)
-        attach_saved_tables(model, path)
+        attach_tables(model, path)
     return model.eval()
+
+
+def attach_tables(model: nn.Module, checkpoint: Path) -> None:
+    """Let a model look up in the tables of a checkpoint, if it has tables."""
+    if has_tables(model):
+        from flambeau.embeddings.saved import attach_saved_tables
+
+        attach_saved_tables(model, checkpoint)
 
 
 def evaluate_run(

@@ -20,7 +20,6 @@ from flambeau.job import checkpointing, opening
 from flambeau.job.agreeing import make_strategy
 from flambeau.job.assembling import Assembly
 from flambeau.job.client_reports import ClientReports
-from flambeau.job.free_worker import work_free
 from flambeau.job.opening import Place
 from flambeau.job.process_group import backend_of, pick_device, process_group
 from flambeau.job.surroundings import Surroundings
@@ -39,6 +38,8 @@ def work(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[s
     run = RunDirectory(child.payload["run_dir"])
     device = pick_device(settings.compute.device, child.spec.local_rank)
     if isinstance(settings.strategy, ParameterServer) and not settings.strategy.lockstep:
+        from flambeau.job.free_worker import work_free
+
         return work_free(settings, run, link, device, child.payload)
     with contextlib.ExitStack() as stack:
         group: Group = Solo()

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from flambeau.errors import ProtocolError
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 
 Array = np.ndarray[Any, Any]
 

@@ -30,7 +30,7 @@ from flambeau.parameter_server.protocol import (
     Values,
 )
 from flambeau.parameter_server.statistics import Latencies
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 from flambeau.tables.precision import COMPUTED
 
 LOAD_ROWS = 65_536

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 from flambeau.tables.row_kernels import Fold, sum_by
 
 Array = np.ndarray[Any, Any]

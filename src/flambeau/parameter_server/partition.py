@@ -6,7 +6,8 @@ from typing import Any, final
 import numpy as np
 
 from flambeau.tables.compiled import kernel
-from flambeau.tables.hashing import Ids, shards_of
+from flambeau.tables.hashing import shards_of
+from flambeau.tables.ids import Ids
 
 Array = np.ndarray[Any, Any]
 

@@ -17,7 +17,7 @@ from flambeau.parameter_server.dense_range import DenseRange
 from flambeau.parameter_server.gradient import Gradient
 from flambeau.parameter_server.protocol import Load, Part, Push
 from flambeau.parameter_server.shard import Shard
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 from flambeau.tables.table import Table
 
 Array = np.ndarray[Any, Any]

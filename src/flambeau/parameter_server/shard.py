@@ -16,7 +16,8 @@ from flambeau.parameter_server.dense_range import DenseRange
 from flambeau.parameter_server.gradient import Gradient
 from flambeau.parameter_server.staging import Staging
 from flambeau.parameter_server.watermarks import Watermarks
-from flambeau.tables.hashing import Ids, shards_of
+from flambeau.tables.hashing import shards_of
+from flambeau.tables.ids import Ids
 from flambeau.tables.importing import import_vectors
 from flambeau.tables.table import Table
 

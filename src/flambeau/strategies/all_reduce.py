@@ -19,11 +19,11 @@ from flambeau.strategies.base import (
     Clipping,
     StepShare,
     Strategy,
+    TableUpdates,
     average_buffers,
     rate_factor,
 )
 from flambeau.strategies.group import Group
-from flambeau.strategies.tables import OwnTables
 
 
 @final
@@ -40,7 +40,7 @@ class AllReduceStrategy(Strategy):
         settings: AllReduce,
         group: Group,
         clipping: Clipping,
-        tables: OwnTables | None = None,
+        tables: TableUpdates | None = None,
         first_rate: float = 0.0,
     ) -> None:
         self._settings = settings

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -61,6 +61,19 @@ class StepShare:
     batch: int
     epoch: int = 0
     task: int = 0
+
+
+class TableUpdates(Protocol):
+    """Tables in this process, changed when the dense weights are."""
+
+    def attach(self, model: nn.Module) -> None:
+        """Give every table module of the model its table."""
+
+    def gradients(self) -> list[TableGradient]:
+        """What the last backward passes gave."""
+
+    def apply(self, gradients: Sequence[TableGradient], factor: float) -> None:
+        """Update the tables; learning rates are multiplied by `factor`."""
 
 
 class Strategy(ABC):

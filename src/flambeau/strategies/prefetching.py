@@ -13,7 +13,7 @@ from flambeau.embeddings.backend import TableGradient
 from flambeau.embeddings.lookups import Lookups
 from flambeau.errors import ModelError
 from flambeau.parameter_server.client import PendingPull, ServerClient
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 
 Array = np.ndarray[Any, Any]
 

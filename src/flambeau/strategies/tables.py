@@ -1,10 +1,8 @@
 """The tables of a model inside a strategy: looked up while it trains, changed at its update."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, final
+from typing import final
 
-import numpy as np
 from torch import nn
 
 from flambeau.embeddings.attach import attach, tables_of
@@ -12,8 +10,6 @@ from flambeau.embeddings.backend import TableGradient
 from flambeau.embeddings.external import initial_rows
 from flambeau.embeddings.in_process import InProcessTables
 from flambeau.embeddings.lookups import Lookups
-from flambeau.tables.hashing import Ids
-from flambeau.tables.importing import import_vectors
 
 
 @final
@@ -27,9 +23,6 @@ class OwnTables:
     def attach(self, model: nn.Module) -> None:
         """Give every SparseEmbedding of the model its table."""
         self.backend.declare(tables_of(model))
-        for table in self.backend.tables.values():
-            if table.spec.init is not None:
-                import_vectors(table, Path(table.spec.init), _all)
         for spec, ids, values in initial_rows(model):
             self.backend.tables[spec.name].load(ids, values)
         attach(model, self.lookups)
@@ -41,7 +34,3 @@ class OwnTables:
     def apply(self, gradients: Sequence[TableGradient], factor: float) -> None:
         """Update the tables; learning rates are multiplied by `factor`."""
         self.backend.push(gradients, factor)
-
-
-def _all(ids: Ids) -> Any:
-    return np.ones(ids.size, np.bool_)

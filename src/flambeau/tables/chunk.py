@@ -5,7 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 
 Array = np.ndarray[Any, Any]
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from flambeau.config import tables as settings
 from flambeau.tables.compiled import kernel
-from flambeau.tables.hashing import Ids, mix
+from flambeau.tables.hashing import mix
+from flambeau.tables.ids import Ids
 from flambeau.tables.index import Rows
 from flambeau.tables.index_kernels import SUBTABLES
 from flambeau.tables.inputs import for_kernels

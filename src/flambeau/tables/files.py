@@ -20,7 +20,7 @@ from flambeau.checkpoint.manifest import FileEntry
 from flambeau.config.tables import TableSpec
 from flambeau.errors import CheckpointError
 from flambeau.tables import table_slots
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 from flambeau.tables.index import Rows
 from flambeau.tables.precision import widen
 from flambeau.tables.snapshot import Chunk

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from flambeau.tables.compiled import inlined, kernel
+from flambeau.tables.ids import Ids
 
 #: Bits of the hash that choose the sub-table; the shard is chosen by others.
 SUBTABLE_BITS = 10
@@ -13,8 +14,6 @@ _FACTOR = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
 _SHARD_SHIFT = np.uint64(SUBTABLE_BITS)
 _SHARD_MASK = np.uint64((1 << 22) - 1)
-
-Ids = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @inlined

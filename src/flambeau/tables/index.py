@@ -5,7 +5,7 @@ from typing import Any, final
 import numpy as np
 
 from flambeau.tables import index_kernels
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 from flambeau.tables.index_kernels import EMPTY, SUBTABLES
 
 GROWTH = 1.3

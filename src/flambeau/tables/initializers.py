@@ -6,7 +6,8 @@ import numpy as np
 
 from flambeau.config.tables import TableSpec
 from flambeau.tables.compiled import inlined, kernel
-from flambeau.tables.hashing import Ids, mix
+from flambeau.tables.hashing import mix
+from flambeau.tables.ids import Ids
 from flambeau.tables.precision import COMPUTED, narrow, widen
 
 Array = np.ndarray[Any, Any]

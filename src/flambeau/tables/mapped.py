@@ -12,7 +12,8 @@ from flambeau.config.tables import TableSpec
 from flambeau.errors import CheckpointError, ConfigError
 from flambeau.tables import initializers
 from flambeau.tables.files import ABSENT, TableFile
-from flambeau.tables.hashing import Ids, shards_of
+from flambeau.tables.hashing import shards_of
+from flambeau.tables.ids import Ids
 from flambeau.tables.index import Rows
 
 Array = np.ndarray[Any, Any]

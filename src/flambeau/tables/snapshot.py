@@ -12,7 +12,7 @@ import numpy as np
 from flambeau.tables import snapshot_kernels
 from flambeau.tables.bits import RowBits
 from flambeau.tables.chunk import Chunk, joined
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 from flambeau.tables.index import Rows
 from flambeau.tables.index_kernels import SUBTABLES
 from flambeau.tables.storage import Storage, gather

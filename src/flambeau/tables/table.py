@@ -14,7 +14,7 @@ from flambeau.tables import initializers
 from flambeau.tables.admission import build_admission
 from flambeau.tables.bits import RowBits
 from flambeau.tables.eviction import build_eviction
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 from flambeau.tables.index import Rows
 from flambeau.tables.inputs import for_kernels
 from flambeau.tables.optimizers import build_row_optimizer

@@ -5,7 +5,7 @@ from typing import final
 import numpy as np
 
 from flambeau.tables.bits import RowBits
-from flambeau.tables.hashing import Ids
+from flambeau.tables.ids import Ids
 from flambeau.tables.index import Index, Rows
 
 _NOBODY = np.empty(0, np.int64)

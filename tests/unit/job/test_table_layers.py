@@ -4,7 +4,7 @@ import pytest
 from fake_stage import job_settings
 
 from flambeau.config import OptimizerSpec, TableSpec
-from flambeau.job.table_saving import Layers
+from flambeau.job.saving_tables import Layers
 from flambeau.tables.saving import SavedTable
 
 ITEM = TableSpec(name="item", dim=4)

@@ -8,7 +8,7 @@ from torch import nn
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings.backend import TableGradient
 from flambeau.embeddings.external import initial_rows
-from flambeau.embeddings.externalize import externalize
+from flambeau.embeddings.externalizing import externalize
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.parameter_server.client import Update
 from flambeau.parameter_server.protocol import Key

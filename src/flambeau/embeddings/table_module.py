@@ -1,0 +1,15 @@
+"""What every module that looks rows up has in common."""
+
+from typing import Any
+
+from torch import nn
+
+from flambeau.config.tables import TableSpec
+
+
+class TableModule(nn.Module):
+    """A module with a table: its spec, the column to fetch early, and who looks up for it."""
+
+    spec: TableSpec
+    prefetch: str | None
+    lookups: Any

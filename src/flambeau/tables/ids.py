@@ -1,0 +1,7 @@
+"""The type of ids: any int64."""
+
+from typing import Any
+
+import numpy as np
+
+Ids = np.ndarray[Any, np.dtype[np.int64]]
