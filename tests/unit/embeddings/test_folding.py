@@ -34,3 +34,9 @@ def test_columns_of_a_matrix_are_told_apart() -> None:
     assert folds(ids[:, 0])[0].tolist() == [1, 3]
     assert folds(ids[:, 1])[0].tolist() == [2, 4]
     np.testing.assert_array_equal(folds(ids[0])[0], [1, 2])
+
+
+def test_tensors_of_inference_mode_are_folded_too() -> None:
+    with torch.inference_mode():
+        ids = torch.tensor([4, 4, 1])
+        assert Folds()(ids)[0].tolist() == [4, 1]
