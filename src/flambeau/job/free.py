@@ -140,7 +140,9 @@ class LinkConductor(Conductor):
         with self._changed:
             self._tasks.append(message)
             if message.clock is not None:
+                # One that joins does so at the floor, of which it may not have heard.
                 self._clock = message.clock
+                self._floor = max(self._floor, message.clock)
             self._changed.notify_all()
 
     def _on_floor(self, message: Floor, buffers: Sequence[Any]) -> None:
