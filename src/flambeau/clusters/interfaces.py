@@ -29,3 +29,8 @@ def interface_of(address: str) -> str | None:
             if socket.inet_ntoa(answer[20:24]) == address:
                 return name
     return None
+
+
+def host_of(address: str) -> str:
+    """The host in an address such as `tcp://127.0.0.1:4000`."""
+    return address.removeprefix("tcp://").rsplit(":", 1)[0]

@@ -9,7 +9,7 @@ import traceback
 from typing import Any
 
 from flambeau.clusters.child import ChildSpec, attach
-from flambeau.clusters.interfaces import interface_of, local_address
+from flambeau.clusters.interfaces import host_of, interface_of, local_address
 from flambeau.coordination.link import Link
 from flambeau.coordination.protocol import Role, RoleDone, RoleFailed, RoleJoined
 from flambeau.errors import JobFailedError, UserError
@@ -29,7 +29,7 @@ _LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "gloo", "
 def main(pipe: int) -> int:
     """Run one role to its end; the exit code of the process."""
     child = attach(pipe)
-    host = local_address(_host(child.coordinator))
+    host = local_address(host_of(child.coordinator))
     _use_interface(host)
     listener = _listen(host) if child.spec.rank == 0 and child.spec.role.in_group else None
     store = (host, listener.getsockname()[1]) if listener else None
@@ -73,10 +73,6 @@ def _exit_code(request: SystemExit) -> int:
         return request.code or 0
     sys.stderr.write(f"{request.code}\n")
     return 1
-
-
-def _host(address: str) -> str:
-    return address.removeprefix("tcp://").rsplit(":", 1)[0]
 
 
 def _use_interface(host: str) -> None:

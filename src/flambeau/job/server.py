@@ -13,7 +13,7 @@ from flambeau.checkpoint import RunDirectory, user_code
 from flambeau.checkpoint.manifest import Manifest
 from flambeau.checkpoint.references import parse_reference, resolve
 from flambeau.clusters.child import ChildSpec
-from flambeau.clusters.interfaces import local_address
+from flambeau.clusters.interfaces import host_of, local_address
 from flambeau.config import JobSettings
 from flambeau.config.strategies import Hybrid, ParameterServer
 from flambeau.coordination.link import Link
@@ -53,7 +53,7 @@ def serve(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[
     server = Server(
         CODEC,
         link.secret,
-        local_address(_host(child.coordinator)),
+        local_address(host_of(child.coordinator)),
         max_bytes=MAX_FRAME_BYTES,
         high_water=HIGH_WATER,
         encrypt=strategy.encrypt,
@@ -160,7 +160,3 @@ def _shard_settings(settings: JobSettings, run: RunDirectory, link: Link) -> Sha
         clip_value=settings.compute.clip_value,
         directory=run.path,
     )
-
-
-def _host(address: str) -> str:
-    return address.removeprefix("tcp://").rsplit(":", 1)[0]
