@@ -284,12 +284,16 @@ def test_with_a_bound_every_batch_is_reported_at_once(bounded: Worker) -> None:
     assert bounded.link.next_sent(Trained).batches == [(0, 1)]
 
 
-def test_the_clock_of_a_worker_that_was_idle_is_set(bounded: Worker, policy: Watched) -> None:
+def test_a_worker_that_joins_late_starts_at_the_floor_and_then_waits(
+    bounded: Worker, policy: Watched
+) -> None:
     bounded.link.hear(Assigned(Task(0, 0, 0, 2), clock=9))
+    assert bounded.train().number == 0
     asked = bounded.next()
     assert policy.refused.wait(PATIENCE)
-    bounded.link.hear(Floor(9))
-    assert asked.result(PATIENCE).number == 0
+    assert not asked.done()
+    bounded.link.hear(Floor(10))
+    assert asked.result(PATIENCE).number == 1
 
 
 def test_the_floor_does_not_go_back(bounded: Worker) -> None:
