@@ -13,7 +13,7 @@ from zmtp_proxy import ZmtpProxy
 import flambeau as fb
 from flambeau.job.controller import Controller
 
-FAULTS: dict[str, Any] = {"drop": 0.01, "duplicate": 0.1, "delay": (0.0, 0.01), "cut": 0.005}
+FAULTS: dict[str, Any] = {"drop": 0.01, "duplicate": 0.1, "delay": (0.0, 0.01), "cut": 0.02}
 
 
 @contextmanager

@@ -159,7 +159,8 @@ def test_workers_that_do_not_stop_in_time_are_ended(tmp_path: Path) -> None:
 
 
 def roles_of(pid: int) -> list[int]:
-    return [child.pid for child in psutil.Process(pid).children()]
+    (template,) = psutil.Process(pid).children()
+    return [child.pid for child in template.children()]
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])

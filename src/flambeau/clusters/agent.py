@@ -7,6 +7,7 @@ import zmq
 from flambeau.clusters.base import Launch
 from flambeau.clusters.cores import plan_cores, usable_cores
 from flambeau.clusters.running import OutputLines, RunningRole
+from flambeau.clusters.starting import make_starter
 from flambeau.coordination.protocol import (
     CODEC,
     AgentJoined,
@@ -22,6 +23,7 @@ from flambeau.coordination.protocol import (
 from flambeau.messaging import Client
 
 POLL_SECONDS = 0.1
+CLOSE_SECONDS = 30.0
 
 
 def agent_main(launch: Launch, agent: int, host: str) -> None:
@@ -39,6 +41,7 @@ class Agent:
     def __init__(self, launch: Launch, client: Client[Messages]) -> None:
         self._launch = launch
         self._client = client
+        self._starter = make_starter(launch)
         self._running: list[RunningRole] = []
         self._shutdown = False
 
@@ -63,9 +66,11 @@ class Agent:
         """End whatever still runs."""
         for role in self._running:
             role.end(grace=0)
-        while self._running:
-            self._running[0].process.wait(timeout=30)
+        deadline = time.monotonic() + CLOSE_SECONDS
+        while self._running and time.monotonic() < deadline:
             self._reap()
+            time.sleep(0.01)
+        self._starter.close()
         self._client.close()
 
     def _open_outputs(self) -> dict[int, tuple[RunningRole, OutputLines]]:
@@ -103,7 +108,7 @@ class Agent:
             if spec.role.in_group:
                 plan = plan_cores(spec.local_world, self._launch.threads_per_worker)
                 cores, threads = plan[spec.local_rank]
-            self._running.append(RunningRole(self._launch, spec, cores, threads))
+            self._running.append(RunningRole(self._launch, spec, cores, threads, self._starter))
 
     def _forward(self, role: RunningRole, lines: OutputLines) -> None:
         text = lines.read()

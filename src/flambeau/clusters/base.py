@@ -12,7 +12,8 @@ class Launch:
     """What every agent of a job is given, over the engine's own channel.
 
     `module` is run with `python -m` for each role; `payload` (plain values) and the inherited file
-    descriptors `fds` are for that module alone.
+    descriptors `fds` are for that module alone. Modules of `preload` are imported once for all
+    roles of a machine, where roles can be forked.
     """
 
     coordinator: str
@@ -20,6 +21,7 @@ class Launch:
     module: str
     payload: dict[str, Any]
     fds: tuple[int, ...] = ()
+    preload: tuple[str, ...] = ()
     threads_per_worker: int | None = None
     python: str = sys.executable
     python_path: tuple[str, ...] = field(

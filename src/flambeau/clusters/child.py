@@ -40,10 +40,10 @@ def write_spec(pipe: int, spec: ChildSpec) -> None:
 
 def attach(pipe: int) -> ChildSpec:
     """Called first in a child: its spec. From here on it ends when its agent does."""
-    _die_with_parent()
+    die_with_parent()
     os.set_inheritable(pipe, False)
-    (length,) = _LENGTH.unpack(_read_exactly(pipe, _LENGTH.size))
-    child = msgspec.msgpack.decode(_read_exactly(pipe, length), type=ChildSpec)
+    (length,) = _LENGTH.unpack(read_exactly(pipe, _LENGTH.size))
+    child = msgspec.msgpack.decode(read_exactly(pipe, length), type=ChildSpec)
     threading.Thread(target=_end_with, args=(pipe,), name="flambeau-life", daemon=True).start()
     if child.cores:
         os.sched_setaffinity(0, child.cores)
@@ -58,13 +58,14 @@ def _end_with(pipe: int) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Have the kernel end a child that is stopped and so cannot notice the end of its pipe."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _read_exactly(pipe: int, count: int) -> bytes:
+def read_exactly(pipe: int, count: int) -> bytes:
+    """The next `count` bytes of a pipe from the agent."""
     parts = []
     while count:
         part = os.read(pipe, min(count, 1 << 20))

@@ -2,12 +2,12 @@
 
 import os
 import signal
-import subprocess
 import time
 from typing import IO
 
 from flambeau.clusters.base import Launch
 from flambeau.clusters.child import ChildSpec, write_spec
+from flambeau.clusters.starting import Starter
 from flambeau.coordination.protocol import RoleSpec
 
 MAX_LINE = 64 * 1024
@@ -16,25 +16,18 @@ MAX_LINE = 64 * 1024
 class RunningRole:
     """A started role. It leads a process group of its own, which ends with it."""
 
-    def __init__(self, launch: Launch, spec: RoleSpec, cores: list[int], threads: int) -> None:
+    def __init__(
+        self, launch: Launch, spec: RoleSpec, cores: list[int], threads: int, starter: Starter
+    ) -> None:
         self.spec = spec
         self.kill_at: float | None = None
         read_end, self._life = os.pipe()
         environment = {
-            **os.environ,
             "OMP_NUM_THREADS": str(threads),
             "MKL_NUM_THREADS": str(threads),
             "PYTHONUNBUFFERED": "1",
         }
-        self.process = subprocess.Popen(
-            [launch.python, "-m", launch.module, str(read_end)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=(read_end, *launch.fds),
-            env=environment,
-            start_new_session=True,
-        )
+        self.process = starter.start(read_end, environment)
         os.close(read_end)
         assert self.process.stdout is not None
         assert self.process.stderr is not None
@@ -54,6 +47,8 @@ class RunningRole:
 
     def end(self, grace: float) -> None:
         """Ask it to end, and after `grace` seconds (see `enforce`) make it."""
+        if self.process.pid is None:
+            grace = 0  # it has not begun
         if grace > 0 and self.kill_at is None:
             self._signal(signal.SIGTERM)
         self.kill_at = min(time.monotonic() + grace, self.kill_at or float("inf"))
@@ -72,6 +67,8 @@ class RunningRole:
             lines.stream.close()
 
     def _signal(self, number: int) -> None:
+        if self.process.pid is None:
+            return  # `enforce` will be called again
         try:
             os.killpg(self.process.pid, number)
         except ProcessLookupError:

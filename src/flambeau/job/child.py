@@ -11,17 +11,9 @@ from typing import Any
 from flambeau.clusters.child import ChildSpec, attach
 from flambeau.clusters.interfaces import host_of, interface_of, local_address
 from flambeau.coordination.link import Link
-from flambeau.coordination.protocol import Role, RoleDone, RoleFailed, RoleJoined
+from flambeau.coordination.protocol import RoleDone, RoleFailed, RoleJoined
 from flambeau.errors import JobFailedError, UserError
-
-#: What each role runs: `module:function`, imported after the coordinator knows the role is alive.
-ROLES = {
-    Role.WORKER: "flambeau.job.worker:work",
-    Role.SERVER: "flambeau.job.server:serve",
-    Role.EVALUATOR: "flambeau.job.evaluator:follow_run",
-    Role.FUNCTION: "flambeau.job.function:call",
-    Role.SCRIPT: "flambeau.job.script:run_script",
-}
+from flambeau.job.roles import ROLES
 
 _LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "gloo", "Broken pipe")
 

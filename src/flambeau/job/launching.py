@@ -7,6 +7,7 @@ from flambeau.clusters.local import LOOPBACK, LocalCluster
 from flambeau.config import Local, Recovery
 from flambeau.job.controller import Controller
 from flambeau.job.outcome import Outcome
+from flambeau.job.roles import modules_of
 from flambeau.job.team import Team
 from flambeau.observe import Observer
 
@@ -31,6 +32,7 @@ def run_team(
         module=CHILD_MODULE,
         payload=payload,
         fds=fds,
+        preload=modules_of(team.roles),
         threads_per_worker=cluster.threads_per_worker,
     )
     return controller.run(launch)

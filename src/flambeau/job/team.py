@@ -29,6 +29,12 @@ class Team:
     conducting: Conducting | None = None
     checkpoint: Callable[[int], str | None] = lambda attempt: None
 
+    @property
+    def roles(self) -> list[Role]:
+        """Every kind of role that there is."""
+        others = {Role.SERVER: self.servers > 0, Role.EVALUATOR: self.evaluator}
+        return [self.role, *(role for role, wanted in others.items() if wanted)]
+
 
 def make_team(run: RunDirectory, settings: JobSettings, *, resumes: bool) -> Team:
     """The team that a job's settings ask for."""

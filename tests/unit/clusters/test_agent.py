@@ -5,6 +5,7 @@ import pytest
 from flambeau.clusters import agent as agent_module
 from flambeau.clusters.agent import Agent
 from flambeau.clusters.base import Launch
+from flambeau.clusters.starting import Starter
 from flambeau.coordination.protocol import (
     EndRole,
     EndRoles,
@@ -26,7 +27,9 @@ class FakeProcess:
 class FakeRole:
     """A role that notes how it is ended."""
 
-    def __init__(self, launch: Launch, spec: RoleSpec, cores: list[int], threads: int) -> None:
+    def __init__(
+        self, launch: Launch, spec: RoleSpec, cores: list[int], threads: int, starter: Starter
+    ) -> None:
         self.spec, self.threads = spec, threads
         self.process = FakeProcess()
         self.outputs: dict[int, Any] = {}
