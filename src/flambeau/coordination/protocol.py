@@ -186,7 +186,6 @@ class ShardJoined(_Message, frozen=True):
     """The connection of a shard on which rounds are decided."""
 
     spec: RoleSpec
-    round: int
 
 
 class Staged(_Message, frozen=True):

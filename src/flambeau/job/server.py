@@ -87,7 +87,7 @@ class Rounds:
     def join(self, poller: zmq.Poller) -> None:
         """Tell the coordinator who this is."""
         poller.register(self._client.socket, zmq.POLLIN)
-        self._client.send(ShardJoined(self._link.spec, 0))
+        self._client.send(ShardJoined(self._link.spec))
 
     def hear(self, decided: Callable[[AskSum | Commit], None]) -> None:
         """Pass on what has been decided."""

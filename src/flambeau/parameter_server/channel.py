@@ -81,16 +81,6 @@ class Channel:
             raise _exception(message, self.shard)
         return message, buffers
 
-    def collect(self) -> None:
-        """Take answers that have come, without waiting."""
-        while (received := self._client.receive(0)) is not None:
-            self._take(*received)
-
-    @property
-    def unanswered(self) -> int:
-        """How many requests wait for their answer."""
-        return len(self._open)
-
     def close(self) -> None:
         """End the connection."""
         self._client.close()

@@ -258,11 +258,6 @@ class ServerClient(LookupBackend):
         dropped = max(reply.dropped for reply in replies)
         return PushResult(replies[0].outcome, self.round, stop, dropped, rows)
 
-    @property
-    def unanswered(self) -> int:
-        """The largest number of requests without an answer at one shard."""
-        return max(channel.unanswered for channel in self.channels)
-
     def close(self) -> None:
         """End all connections."""
         for channel in self.channels:

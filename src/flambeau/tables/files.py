@@ -8,7 +8,7 @@ left since the base that the file adds to, sorted.
 import mmap
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, final
@@ -186,10 +186,13 @@ class TableFile:
         for start in range(0, self.removed.size, max_ids):
             yield self.removed[start : start + max_ids]
 
-    def verify(self, expected: FileEntry) -> None:
-        """Read the whole file; `CheckpointError` unless it is what its manifest says."""
+    def verify(self, expected: FileEntry, breathe: Callable[[], None]) -> None:
+        """Read the whole file; `CheckpointError` unless it is what its manifest says.
+
+        `breathe` is called now and then, since it may take long.
+        """
         with _opened(self.path) as file:
-            found = _entry(file)
+            found = _entry(file, breathe)
         if found != expected:
             raise CheckpointError(f"{self.path} is corrupt: its size or checksum is wrong")
 
@@ -198,9 +201,10 @@ class TableFile:
         return part.copy() if isinstance(positions, slice) else part
 
 
-def _entry(file: BinaryIO) -> FileEntry:
+def _entry(file: BinaryIO, breathe: Callable[[], None] = lambda: None) -> FileEntry:
     size = checksum = 0
     while piece := file.read(_PIECE):
+        breathe()
         size += len(piece)
         checksum = zlib.crc32(piece, checksum)
     return FileEntry(size=size, crc32=checksum)

@@ -6,11 +6,12 @@ import numpy as np
 
 from flambeau.tables import index_kernels
 from flambeau.tables.ids import Ids
-from flambeau.tables.index_kernels import EMPTY, SUBTABLES
+from flambeau.tables.index_kernels import EMPTY, SLOT, SUBTABLES
 
 GROWTH = 1.3
 FIRST_CAPACITY = 8
 
+Array = np.ndarray[Any, Any]
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -19,10 +20,8 @@ class Index:
     """A map from ids to rows 0, 1, 2, ...; rows of removed ids are used again."""
 
     def __init__(self) -> None:
-        self._ids = [np.empty(FIRST_CAPACITY, np.int64) for _ in range(SUBTABLES)]
-        self._rows = [np.full(FIRST_CAPACITY, EMPTY, np.int32) for _ in range(SUBTABLES)]
-        self._id_at = np.array([ids.ctypes.data for ids in self._ids])
-        self._row_at = np.array([rows.ctypes.data for rows in self._rows])
+        self._slots = [_empty_slots(FIRST_CAPACITY) for _ in range(SUBTABLES)]
+        self._at = np.array([slots.ctypes.data for slots in self._slots])
         self._capacity = np.full(SUBTABLES, FIRST_CAPACITY, np.int64)
         self._times_grown = np.zeros(SUBTABLES, np.int64)
         self._used = np.zeros(SUBTABLES, np.int64)
@@ -33,9 +32,9 @@ class Index:
         return int(self._used.sum())
 
     @property
-    def place(self) -> tuple[Any, Any, Any]:
+    def place(self) -> tuple[Any, Any]:
         """Where the entries are, as kernels take it: until something is inserted."""
-        return self._id_at, self._row_at, self._capacity
+        return self._at, self._capacity
 
     @property
     def rows_ever(self) -> int:
@@ -45,7 +44,7 @@ class Index:
     @property
     def nbytes(self) -> int:
         """Memory held, without the rows themselves."""
-        entries = int(self._capacity.sum()) * (8 + 4)
+        entries = int(self._capacity.sum()) * 4 * SLOT
         fixed = sum(a.nbytes for a in (*self.place, self._times_grown, self._used))
         return entries + fixed + self._free.nbytes
 
@@ -84,10 +83,9 @@ class Index:
 
     def _grow(self, part: int) -> None:
         size = self._next_capacity(part)
-        ids, rows = np.empty(size, np.int64), np.full(size, EMPTY, np.int32)
-        index_kernels.rehash(self._ids[part], self._rows[part], ids, rows)
-        self._ids[part], self._rows[part] = ids, rows
-        self._id_at[part], self._row_at[part] = ids.ctypes.data, rows.ctypes.data
+        slots = _empty_slots(size)
+        index_kernels.rehash(self._slots[part], slots)
+        self._slots[part], self._at[part] = slots, slots.ctypes.data
         self._capacity[part] = size
 
     def _next_capacity(self, part: int) -> int:
@@ -105,3 +103,7 @@ class Index:
             self._free = grown
         self._free[count:needed] = rows
         self._counts[1] = needed
+
+
+def _empty_slots(capacity: int) -> Array:
+    return np.full(SLOT * capacity, EMPTY, np.int32)

@@ -129,6 +129,7 @@ def restore_tables(
         goes_on = _same_optimizer(table, mapped)
         for layer in reversed(mapped.layers):
             for file in _files_with(layer, shard, shards):
+                file.verify(Manifest.read(file.path.parent).files[file.path.name], breathe)
                 _load(table, file, shard, shards, goes_on, breathe)
         known = [_arrays(dump[table.spec.name]) for dump in dumps if table.spec.name in dump]
         table.state_load(known, shard)

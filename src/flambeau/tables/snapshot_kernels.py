@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.tables.compiled import carray, kernel, pointer
-from flambeau.tables.index_kernels import EMPTY
+from flambeau.tables.compiled import kernel
+from flambeau.tables.index_kernels import EMPTY, id_in, row_of, slots_of
 
 _ONE = np.uint64(1)
 _SIX = np.uint64(6)
@@ -20,8 +20,7 @@ def take_entries(
     ids_out: Any,
     rows_out: Any,
     given: Any,
-    id_at: Any,
-    row_at: Any,
+    at: Any,
     capacity: Any,
 ) -> Any:
     """Entries from `part` on whose bit in `given` is unset, and set it.
@@ -33,19 +32,18 @@ def take_entries(
     count = 0
     while part < parts and (budget > 0 or count == 0):
         size = capacity[part]
-        ids = carray(pointer(id_at[part]), (size,), np.int64)
-        rows = carray(pointer(row_at[part]), (size,), np.int32)
+        slots = slots_of(at, capacity, part)
         for position in range(size):
-            row = np.uint64(rows[position])
-            if rows[position] == EMPTY or row >> _SIX >= given.size:
+            row = np.uint64(row_of(slots, position))
+            if row_of(slots, position) == EMPTY or row >> _SIX >= given.size:
                 continue
             bit = _ONE << (row & _LOW)
             if not given[row >> _SIX] & bit:
                 if count == ids_out.size:
                     return count, part
                 given[row >> _SIX] |= bit
-                ids_out[count] = ids[position]
-                rows_out[count] = rows[position]
+                ids_out[count] = id_in(slots, position)
+                rows_out[count] = row_of(slots, position)
                 count += 1
         budget -= size
         part += 1

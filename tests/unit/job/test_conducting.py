@@ -42,7 +42,7 @@ class Job:
         self.generation = generation
         self.rounds.begin(generation)
         for shard in (0, 1):
-            self.say(ShardJoined(self.shard(shard), 0), b"shard-%d" % shard)
+            self.say(ShardJoined(self.shard(shard)), b"shard-%d" % shard)
 
     def shard(self, index: int) -> RoleSpec:
         return RoleSpec(Role.SERVER, index, 2, 0, 1, 0, self.generation)
@@ -146,7 +146,7 @@ def test_the_words_of_an_older_generation_count_for_nothing() -> None:
     job.stage_gradient(0)
     old = job.shard(0)
     job.begin(1)
-    job.say(ShardJoined(old, 0), b"old")
+    job.say(ShardJoined(old), b"old")
     job.say(Staged(0, 0, 0, 0, 4, 8, True))
     job.say(Summed(0, 0, 0, 1.0))
     job.stage_gradient(0, round=3)

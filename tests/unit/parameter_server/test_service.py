@@ -91,7 +91,7 @@ def test_the_first_worker_gives_the_values_and_the_others_wait_for_them() -> Non
         second.send(Declare(1, 1, 0, [ITEM.model_dump(mode="json")], None))
         second.send(Pull(2, [], False, False))
         second.answer(2)
-        assert second.unanswered == 1
+        assert list(second._open) == [1]
         first.initialise(None)
         declared, _ = second.answer(1)
         assert declared.begun

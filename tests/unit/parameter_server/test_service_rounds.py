@@ -244,4 +244,4 @@ def test_a_worker_that_waits_for_a_round_hears_that_the_server_is_alive(monkeypa
         (channel,) = client.channels
         message, _ = channel._client.receive(10.0)
         assert type(message).__name__ == "Waiting"
-        assert channel.unanswered == 1
+        assert len(channel._open) == 1

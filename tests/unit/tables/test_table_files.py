@@ -146,7 +146,7 @@ def test_it_may_be_finished_by_another_thread(tmp_path: Path) -> None:
     writer.append(chunk({7: 1.0}))
     with ThreadPoolExecutor(1) as thread:
         entry = thread.submit(writer.finish).result()
-    TableFile(tmp_path / "t").verify(entry)
+    TableFile(tmp_path / "t").verify(entry, lambda: None)
 
 
 def test_a_file_before_finish_is_no_table(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_changed_byte_is_noticed_when_it_is_verified(tmp_path: Path) -> None:
     content[-1] ^= 1
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="corrupt"):
-        TableFile(path).verify(entry)
+        TableFile(path).verify(entry, lambda: None)
 
 
 def changed_header(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
