@@ -70,16 +70,31 @@ class Channel:
 
     def answer(self, number: int) -> tuple[Any, Sequence[Any]]:
         """Wait for the answer to a request: the message and its buffers."""
-        while number not in self._answers:
-            received = self._client.receive(POLL_SECONDS)
-            if received is not None:
-                self._take(*received)
-            else:
-                self._act_on_silence()
+        while not self.wait(number):
+            self._act_on_silence()
         message, buffers = self._answers.pop(number)
         if isinstance(message, Refused):
             raise _exception(message, self.shard)
         return message, buffers
+
+    def wait(self, number: int) -> bool:
+        """Wait for an answer until nothing has come for a moment; whether it is here."""
+        while number not in self._answers:
+            received = self._client.receive(POLL_SECONDS)
+            if received is None:
+                return False
+            self._take(*received)
+        return True
+
+    def attend(self) -> None:
+        """See to what was asked and has no answer yet, while its answer is not waited for."""
+        while (received := self._client.receive(0)) is not None:
+            self._take(*received)
+        for message, _ in self._answers.values():
+            if isinstance(message, Refused):
+                raise _exception(message, self.shard)
+        if self._open:
+            self._act_on_silence()
 
     def close(self) -> None:
         """End the connection."""

@@ -276,6 +276,11 @@ class ServerClient(LookupBackend):
         return self._answers(number)
 
     def _answers(self, number: int) -> list[tuple[Any, Sequence[Any]]]:
+        for channel in self.channels:
+            while not channel.wait(number):
+                # A shard may answer only when all have heard us: what another lost is sent again.
+                for each in self.channels:
+                    each.attend()
         return [channel.answer(number) for channel in self.channels]
 
     def _note_versions(self, number: int, answers: Sequence[Values | Pushed]) -> None:

@@ -1,6 +1,7 @@
 """Requests that survive lost messages, lost connections and servers that move."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,10 +12,11 @@ from flambeau.errors import MessagingError, ModelError, RequestTimeoutError
 from flambeau.messaging import Server
 from flambeau.parameter_server import channel as channel_module
 from flambeau.parameter_server.channel import Access, Channel
-from flambeau.parameter_server.client import Update
+from flambeau.parameter_server.client import ServerClient, Update
 from flambeau.parameter_server.protocol import (
     CODEC,
     AwaitSnapshot,
+    Declared,
     Done,
     Initialise,
     Key,
@@ -189,3 +191,42 @@ def test_a_gradient_whose_answer_was_lost_is_applied_once(quick: None) -> None:
         client.pull_dense(out)
         assert out == [0.75]
         assert channel.resent > resent
+
+
+@pytest.fixture
+def two_silent(quick: None) -> Iterator[tuple[Silent, Silent, ServerClient]]:
+    servers = Silent(), Silent()
+    access = Access(SECRET, lambda shard: servers[shard].address, SOON)
+    client = ServerClient(2, access, 0, 0)
+    yield *servers, client
+    client.close()
+    for server in servers:
+        server.server.close()
+
+
+def test_what_one_shard_lost_is_sent_again_while_another_waits_for_it(
+    two_silent: tuple[Silent, Silent, ServerClient],
+) -> None:
+    first, second, client = two_silent
+    with ThreadPoolExecutor(1) as pool:
+        opened = pool.submit(client.open, [], None)
+        second.hear()  # and loses it
+        second.answer(Declared(1, True, 0))
+        while not opened.done():  # it asks again after each silence
+            envelope = first.server.receive(0.1)
+            if envelope is not None:
+                first.server.send(envelope.peer, Declared(1, True, 0))
+        assert opened.result()
+
+
+def test_a_refusal_is_raised_while_another_shard_is_silent(
+    two_silent: tuple[Silent, Silent, ServerClient],
+) -> None:
+    _, second, client = two_silent
+    with ThreadPoolExecutor(1) as pool:
+        opened = pool.submit(client.open, [], None)
+        _, message = second.hear()
+        peer = second.hear()[0]
+        second.server.send(peer, Refused(message.number, "ModelError", "the text"))
+        with pytest.raises(ModelError, match="the text"):
+            opened.result(SOON)
