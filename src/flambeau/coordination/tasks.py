@@ -88,13 +88,17 @@ class DynamicPlan:
     def of_rows(
         cls, total: int, *, batch_size: int, workers: int, epochs: int = 1, drop_last: bool = False
     ) -> Self:
-        """Positions of an order that is random already: tasks of whole batches, in their order."""
+        """Positions of an order that is random already: tasks of whole batches, in their order.
+
+        They become smaller towards the end, so that nobody waits long for the last one.
+        """
         total = _usable(total, batch_size, drop_last)
-        batches = -(-total // batch_size)
-        share = batches // (TASKS_PER_WORKER * workers)
-        size = batch_size * max(1, min(BATCHES_PER_TASK, share))
-        starts = range(0, total, size)
-        tasks = (Task(0, i, start, min(start + size, total)) for i, start in enumerate(starts))
+        tasks, start = [], 0
+        while start < total:
+            share = (total - start) // (batch_size * TASKS_PER_WORKER * workers)
+            stop = start + batch_size * max(1, min(BATCHES_PER_TASK, share))
+            tasks.append(Task(0, len(tasks), start, min(stop, total)))
+            start = stop
         return cls(tasks, batch_size=batch_size, epochs=epochs)
 
     @classmethod

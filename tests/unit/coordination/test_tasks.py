@@ -59,7 +59,8 @@ def test_every_worker_can_have_four_tasks_of_at_most_16_batches(
     counts = [task.batches(batch_size) for task in tasks]
     assert len(tasks) >= min(4 * workers, sum(counts))
     assert max(counts, default=0) <= BATCHES_PER_TASK
-    assert len(set(counts[:-1])) <= 1
+    assert counts == sorted(counts, reverse=True)
+    assert set(counts[-workers:]) <= {1}
     assert [task.number for task in tasks] == list(range(len(tasks)))
 
 
