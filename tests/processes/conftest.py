@@ -7,20 +7,32 @@ from pathlib import Path
 import psutil
 import pytest
 
+from flambeau.clusters.starting import TEMPLATE_MODULE
+
 SHARED_MEMORY = Path("/dev/shm")
 
 
 def _children() -> set[int]:
-    return {child.pid for child in psutil.Process().children(recursive=True)}
+    """All that hangs below this process, but for templates, which wait for the next job."""
+    own = psutil.Process().children()
+    below = [each for child in own for each in child.children(recursive=True)]
+    return {each.pid for each in (*own, *below) if each not in own or not _is_template(each)}
+
+
+def _is_template(process: psutil.Process) -> bool:
+    return TEMPLATE_MODULE in process.cmdline()
 
 
 def _roles(temporary: Path) -> dict[int, str]:
     """Live processes that this test started, wherever in the tree they hang by now."""
     found = {}
-    for process in psutil.process_iter(["pid", "cmdline", "status", "environ"]):
+    for process in psutil.process_iter(["pid", "ppid", "cmdline", "status", "environ"]):
         ours = (process.info["environ"] or {}).get("TMPDIR") == str(temporary)
-        if ours and process.info["status"] != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
-            found[process.pid] = " ".join(process.info["cmdline"] or [])
+        command = process.info["cmdline"] or []
+        waits = process.info["ppid"] == os.getpid() and TEMPLATE_MODULE in command
+        ended = process.info["status"] == psutil.STATUS_ZOMBIE
+        if ours and not ended and not waits and process.pid != os.getpid():
+            found[process.pid] = " ".join(command)
     return found
 
 

@@ -70,7 +70,6 @@ class Agent:
         while self._running and time.monotonic() < deadline:
             self._reap()
             time.sleep(0.01)
-        self._starter.close()
         self._client.close()
 
     def _open_outputs(self) -> dict[int, tuple[RunningRole, OutputLines]]:

@@ -1,16 +1,19 @@
 """How an agent starts processes: forked from a template, or each on its own."""
 
+import atexit
+import itertools
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 from abc import ABC, abstractmethod
 from signal import SIGKILL
 from typing import IO, final
 
 from flambeau.clusters.base import Launch
-from flambeau.clusters.template import LENGTH
+from flambeau.clusters.template import IMPORT_TIME, LENGTH
 
 TEMPLATE_MODULE = "flambeau.clusters.template"
 
@@ -21,10 +24,6 @@ class Starter(ABC):
     @abstractmethod
     def start(self, life: int, environment: dict[str, str]) -> "Process":
         """A new role that holds the read end `life` of its thread of life."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End what was needed to start roles; they have ended."""
 
 
 @final
@@ -46,23 +45,20 @@ class Spawning(Starter):
             start_new_session=True,
         )
 
-    def close(self) -> None:
-        """See `Starter`."""
-
 
 @final
 class Fork:
     """A process that was asked for, with the methods of `Popen` that an agent uses."""
 
-    def __init__(self, forks: "Forking", stdout: IO[bytes], stderr: IO[bytes]) -> None:
-        self._forks, self.stdout, self.stderr = forks, stdout, stderr
+    def __init__(self, template: "Template", stdout: IO[bytes], stderr: IO[bytes]) -> None:
+        self._template, self.stdout, self.stderr = template, stdout, stderr
         #: None while the template is still loading.
         self.pid: int | None = None
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
         """The exit code, negative for a signal; None while it runs."""
-        self._forks.listen()
+        self._template.listen()
         return self.returncode
 
 
@@ -70,83 +66,139 @@ Process = Fork | subprocess.Popen[bytes]
 
 
 @final
-class Forking(Starter):
-    """Has roles forked from a template, which it starts when it is first needed, or is gone."""
+class Template:
+    """A process that forks; all its methods may be called from any thread."""
 
-    def __init__(self, launch: Launch) -> None:
-        self._launch = launch
-        self._template: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        self._forks: list[Fork] = []
+    def __init__(self, python: str, preload: tuple[str, ...], environment: dict[str, str]) -> None:
+        self._lock = threading.Lock()
+        self._forks: dict[int, Fork] = {}
+        self._numbers = itertools.count()
         self._heard = b""
+        self.lost = False
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [python, "-m", TEMPLATE_MODULE, str(theirs.fileno()), *preload],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env=environment,
+                start_new_session=True,
+            )
 
-    def start(self, life: int, environment: dict[str, str]) -> Fork:
-        """See `Starter`."""
-        self.listen()
-        control = self._control or self._start_template(environment)
+    def fork(
+        self, module: str, life: int, fds: tuple[int, ...], environment: dict[str, str]
+    ) -> Fork:
+        """A process that runs `module`, with the descriptors `fds` under the same numbers."""
         stdout, stdout_end = os.pipe()
         stderr, stderr_end = os.pipe()
         fork = Fork(self, os.fdopen(stdout, "rb"), os.fdopen(stderr, "rb"))
-        request = {"number": len(self._forks), "environment": environment}
-        data = json.dumps(request).encode()
-        self._forks.append(fork)
-        socket.send_fds(control, [LENGTH.pack(len(data))], [life, stdout_end, stderr_end])
-        control.sendall(data)
-        os.close(stdout_end)
-        os.close(stderr_end)
+        try:
+            with self._lock:
+                number = next(self._numbers)
+                request = {
+                    "number": number,
+                    "module": module,
+                    "environment": environment,
+                    "folder": os.getcwd(),
+                    "fds": fds,
+                }
+                data = json.dumps(request).encode()
+                self._forks[number] = fork
+                pipes = [life, stdout_end, stderr_end]
+                socket.send_fds(self._control, [LENGTH.pack(len(data))], [*pipes, *fds])
+                self._control.sendall(data)
+        finally:
+            os.close(stdout_end)
+            os.close(stderr_end)
         return fork
 
     def listen(self) -> None:
         """Take in what the template has said."""
-        while self._control is not None:
-            try:
-                data = self._control.recv(65_536, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return
-            if not data:
-                self._lost()
-                return
-            *lines, self._heard = (self._heard + data).split(b"\n")
-            for line in lines:
-                news = json.loads(line)
-                fork = self._forks[news["number"]]
-                fork.pid = news.get("pid", fork.pid)
-                fork.returncode = news.get("code")
+        with self._lock:
+            while not self.lost:
+                try:
+                    data = self._control.recv(65_536, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    return
+                except ConnectionError:
+                    data = b""
+                *lines, self._heard = (self._heard + data).split(b"\n")
+                for line in lines:
+                    self._note(**json.loads(line))
+                if not data:
+                    self._end()
 
     def close(self) -> None:
-        """End the template."""
-        if self._control is not None:
-            self._lost()
+        """End the process, and all that it has forked."""
+        with self._lock:
+            if not self.lost:
+                self._end()
 
-    def _start_template(self, environment: dict[str, str]) -> socket.socket:
-        launch = self._launch
-        self._control, theirs = socket.socketpair()
-        with theirs:
-            what = [str(theirs.fileno()), launch.module, *launch.preload]
-            self._template = subprocess.Popen(
-                [launch.python, "-m", TEMPLATE_MODULE, *what],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), *launch.fds),
-                env={**os.environ, **environment},
-                start_new_session=True,
-            )
-        return self._control
+    def _note(self, number: int, pid: int | None = None, code: int | None = None) -> None:
+        fork = self._forks[number]
+        fork.pid, fork.returncode = pid or fork.pid, code
+        if code is not None:
+            del self._forks[number]
 
-    def _lost(self) -> None:
-        """Without the template nobody knows how its forks end, so they have ended with it."""
-        assert self._control is not None
-        assert self._template is not None
+    def _end(self) -> None:
+        """Without the template nobody knows how its forks end, so they end with it."""
+        self.lost = True
         self._control.close()
-        self._template.kill()
-        self._template.wait(timeout=30)
-        self._control, self._heard = None, b""
-        for fork in self._forks:
-            if fork.returncode is None:
-                fork.returncode = -SIGKILL
-        self._forks = []
+        self._process.kill()
+        self._process.wait(timeout=30)
+        for fork in self._forks.values():
+            fork.returncode = -SIGKILL
+
+
+@final
+class Forking(Starter):
+    """Has roles forked from a template that later jobs of this process use again."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+
+    def start(self, life: int, environment: dict[str, str]) -> Fork:
+        """See `Starter`."""
+        launch, whole = self._launch, {**os.environ, **environment}
+        template = template_for(launch.python, launch.preload, whole)
+        try:
+            return template.fork(launch.module, life, launch.fds, whole)
+        except OSError:
+            template.close()  # it has ended meanwhile
+            template = template_for(launch.python, launch.preload, whole)
+            return template.fork(launch.module, life, launch.fds, whole)
+
+
+_templates: dict[object, Template] = {}
+_lock = threading.Lock()
+
+
+def template_for(python: str, preload: tuple[str, ...], environment: dict[str, str]) -> Template:
+    """The template with these modules, and what libraries read when they are loaded as here."""
+    read = frozenset(item for item in environment.items() if item[0].startswith(IMPORT_TIME))
+    key = (python, preload, read)
+    with _lock:
+        template = _templates.get(key)
+        if template is not None:
+            template.listen()
+        if template is None or template.lost:
+            template = _templates[key] = Template(python, preload, environment)
+        return template
+
+
+def close_templates() -> None:
+    """End all templates of this process."""
+    with _lock:
+        for template in _templates.values():
+            template.close()
+        _templates.clear()
 
 
 def make_starter(launch: Launch) -> Starter:
     """What suits this machine: libraries of other systems do not bear to be forked."""
     return Forking(launch) if sys.platform == "linux" else Spawning(launch)
+
+
+atexit.register(close_templates)
+os.register_at_fork(after_in_child=_templates.clear)

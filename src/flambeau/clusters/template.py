@@ -1,10 +1,11 @@
-"""A process with the libraries loaded, from which roles are forked: `-m ... FD MODULE PRELOAD...`.
+"""A process with the libraries loaded, from which roles are forked: `-m ... FD PRELOAD...`.
 
 Importing torch takes seconds of a core; forking takes milliseconds, shares the memory, and lets a
-lost role come back at once. The process takes requests from its agent over a socket, and ends when
-that ends.
+lost role come back at once. The process takes requests from agents over a socket, and ends when
+that ends, or when there was nothing to do for a while.
 """
 
+import fcntl
 import gc
 import importlib
 import json
@@ -15,6 +16,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,21 +24,43 @@ from flambeau.clusters.child import die_with_parent, read_exactly
 
 #: Before each request, together with its descriptors: the length of the JSON that follows.
 LENGTH = struct.Struct("<I")
-DESCRIPTORS = 3
+MAX_DESCRIPTORS = 250
+IDLE_SECONDS = 300.0
+#: Variables of the environment, by their beginnings, that libraries read when they are loaded.
+IMPORT_TIME = (
+    "ATEN_",
+    "GLIBC_",
+    "GOMP_",
+    "KMP_",
+    "LD_",
+    "MALLOC_",
+    "MKL_",
+    "NUMBA_",
+    "OMP_",
+    "OPENBLAS_",
+    "PYTHON",
+    "PYTORCH_",
+    "TORCH",
+)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a role is started with: its number, additions to the environment, and pipes."""
+    """What a role is started with: all that a new process would have.
+
+    `received` are the descriptors of its thread of life, standard output and standard error, and of
+    what it shall find under the numbers `fds`.
+    """
 
     number: int
+    module: str
     environment: dict[str, str]
-    life: int
-    stdout: int
-    stderr: int
+    folder: str
+    fds: list[int]
+    received: list[int]
 
 
-class Template:
+class Forker:
     """Forks on request, and says what became of the forks."""
 
     def __init__(self, control: socket.socket) -> None:
@@ -49,12 +73,14 @@ class Template:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> Request | None:
-        """In a fork: what it was asked to be. None, in the template, when the agent has ended."""
+        """In a fork: what it was asked to be. None, in the template, when it is to end."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._ended, selectors.EVENT_READ)
             while True:
-                ready = {key.fileobj for key, _ in selector.select()}
+                ready = {key.fileobj for key, _ in selector.select(IDLE_SECONDS)}
+                if not ready and not self._numbers:
+                    return None
                 if self._ended in ready:
                     self._ended.recv(4096)
                     self._reap()
@@ -66,12 +92,11 @@ class Template:
                         return request
 
     def _receive(self) -> Request | None:
-        header, descriptors, _, _ = socket.recv_fds(self._control, LENGTH.size, DESCRIPTORS)
+        header, received, _, _ = socket.recv_fds(self._control, LENGTH.size, MAX_DESCRIPTORS)
         if len(header) < LENGTH.size:
             return None
         data = read_exactly(self._control.fileno(), *LENGTH.unpack(header))
-        life, stdout, stderr = descriptors
-        return Request(**json.loads(data), life=life, stdout=stdout, stderr=stderr)
+        return Request(**json.loads(data), received=received)
 
     def _fork(self, request: Request) -> bool:
         """Whether this is the fork."""
@@ -84,8 +109,8 @@ class Template:
             return True
         os.setpgid(pid, pid)  # as the fork does, whoever comes first
         self._numbers[pid] = request.number
-        for pipe in (request.life, request.stdout, request.stderr):
-            os.close(pipe)
+        for descriptor in request.received:
+            os.close(descriptor)
         self._tell(number=request.number, pid=pid)
         return False
 
@@ -100,22 +125,38 @@ class Template:
         self._control.sendall(json.dumps(news).encode() + b"\n")
 
 
-def become(request: Request, module: str) -> None:
+def become(request: Request) -> None:
     """Turn a fork into what `python -m module` would be."""
     os.setpgid(0, 0)
     die_with_parent()
-    os.dup2(request.stdout, 1)
-    os.dup2(request.stderr, 2)
-    os.close(request.stdout)
-    os.close(request.stderr)
+    life = _arrange(request)
+    os.chdir(request.folder)
+    if not sys.flags.safe_path:
+        sys.path[0] = request.folder
+    os.environ.clear()
     os.environ.update(request.environment)
     _start_anew(int(request.environment["OMP_NUM_THREADS"]))
-    sys.argv = [module, str(request.life)]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    sys.argv = [request.module, str(life)]
+    runpy.run_module(request.module, run_name="__main__", alter_sys=True)
+
+
+def _arrange(request: Request) -> int:
+    """Give the descriptors their numbers; that of the thread of life."""
+    # First out of the way: what was received may have the number that another shall have.
+    above = max([2, *request.fds, *request.received]) + 1
+    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in request.received]
+    for descriptor in request.received:
+        os.close(descriptor)
+    life, *others = moved
+    for source, target in zip(others, [1, 2, *request.fds], strict=True):
+        os.dup2(source, target)
+        os.close(source)
+    return life
 
 
 def _start_anew(threads: int) -> None:
     """What libraries decide when they are loaded, and would be the same in all forks."""
+    tempfile.tempdir = None
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
@@ -135,15 +176,14 @@ def load(modules: list[str]) -> None:
     gc.freeze()
 
 
-def main(control: int, module: str, *preload: str) -> None:
-    """Serve the agent; in a fork, run the role."""
-    die_with_parent()
+def main(control: int, *preload: str) -> None:
+    """Serve agents; in a fork, run the role."""
     os.set_inheritable(control, False)
     with socket.socket(fileno=control) as agent:
         load(list(preload))
-        request = Template(agent).serve()
+        request = Forker(agent).serve()
     if request is not None:
-        become(request, module)
+        become(request)
 
 
 if __name__ == "__main__":

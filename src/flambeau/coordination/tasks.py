@@ -93,7 +93,8 @@ class DynamicPlan:
         They become smaller towards the end, so that nobody waits long for the last one.
         """
         total = _usable(total, batch_size, drop_last)
-        tasks, start = [], 0
+        tasks: list[Task] = []
+        start = 0
         while start < total:
             share = (total - start) // (batch_size * TASKS_PER_WORKER * workers)
             stop = start + batch_size * max(1, min(BATCHES_PER_TASK, share))

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import signal
@@ -10,7 +11,14 @@ import psutil
 import pytest
 
 from flambeau.clusters.base import Launch
-from flambeau.clusters.starting import Fork, Forking, Process, Spawning, Starter
+from flambeau.clusters.starting import (
+    Fork,
+    Forking,
+    Process,
+    Spawning,
+    Starter,
+    close_templates,
+)
 
 PATIENCE = 30.0
 
@@ -22,7 +30,8 @@ if command == "tell":
         "loaded": sys.modules["numpy"].__name__, "main": __name__, "group": os.getpgid(0),
         "colour": os.environ.get("COLOUR"), "threads": os.environ["OMP_NUM_THREADS"],
         "random": [random.random(), numpy.random.rand()],
-        "open": sorted(os.listdir("/proc/self/fd")),
+        "open": sorted(os.listdir("/proc/self/fd")), "folder": os.getcwd(),
+        "given": [os.pread(int(fd), 100, 0).decode() for fd in os.environ["GIVEN"].split()],
     }
     print(json.dumps(seen))
     print("and an error", file=sys.stderr)
@@ -42,6 +51,7 @@ class Machine:
         self._lives: list[int] = []
 
     def start(self, command: str, **environment: str) -> Process:
+        environment.setdefault("GIVEN", "")
         read_end, life = os.pipe()
         os.write(life, command.encode())
         self._lives.append(life)
@@ -50,7 +60,7 @@ class Machine:
         return process
 
     def close(self) -> None:
-        self.starter.close()
+        close_templates()
         for life in self._lives:
             os.close(life)
 
@@ -107,6 +117,7 @@ def test_a_role_is_its_module_with_its_environment_in_a_group_of_its_own(machine
     assert seen["main"] == "__main__"
     assert (seen["colour"], seen["threads"]) == ("red", "3")
     assert seen["group"] == process.pid
+    assert seen["folder"] == os.getcwd()
 
 
 def test_exit_codes_are_those_of_the_roles(machine: Machine) -> None:
@@ -122,6 +133,39 @@ def test_a_killed_role_is_known_by_its_signal(machine: Machine) -> None:
     assert process.pid is not None
     os.killpg(process.pid, signal.SIGKILL)
     assert exit_code(process) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("kind", [Forking, Spawning])
+def test_descriptors_keep_their_numbers(launch: Launch, tmp_path: Path, kind: type) -> None:
+    files = []
+    for number in range(12):  # whatever numbers a template uses itself, some of these are the same
+        (tmp_path / str(number)).write_text(f"file {number}")
+        files.append(os.open(tmp_path / str(number), os.O_RDONLY))
+    machine = Machine(kind(dataclasses.replace(launch, fds=tuple(files))))
+    seen = told(machine.start("tell", GIVEN=" ".join(map(str, files))))
+    assert seen["given"] == [f"file {number}" for number in range(12)]
+    machine.close()
+    for file in files:
+        os.close(file)
+
+
+def test_the_next_job_finds_the_template_loaded_and_its_own_surroundings(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Machine(Forking(launch))
+    told(before.start("tell"))
+    (template,) = psutil.Process().children()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLOUR", "blue")
+    after = Machine(Forking(launch))
+    seen = told(after.start("tell"))
+    assert (seen["colour"], seen["folder"]) == ("blue", str(tmp_path))
+    assert psutil.Process().children() == [template]
+    monkeypatch.setenv("NUMBA_THREADING_LAYER", "omp")  # read when numba is loaded
+    told(Machine(Forking(launch)).start("tell"))
+    assert len(psutil.Process().children()) == 2
+    before.close()
+    assert not psutil.Process().children()
 
 
 def test_forks_do_not_share_random_numbers_or_descriptors(forking: Machine) -> None:
@@ -148,6 +192,6 @@ def test_forks_end_with_their_template_and_the_next_gets_a_new_one(forking: Mach
 
 def test_nothing_is_left_when_it_is_closed_while_the_template_loads(forking: Machine) -> None:
     role = forking.start("wait")
-    forking.starter.close()
+    close_templates()
     assert exit_code(role) == -signal.SIGKILL
     assert not psutil.Process().children()
