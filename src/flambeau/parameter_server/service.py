@@ -38,6 +38,7 @@ from flambeau.parameter_server.restoring import Restoring
 from flambeau.parameter_server.shard import Shard
 from flambeau.parameter_server.snapshot import ShardSnapshot
 from flambeau.parameter_server.statistics import ServerStatistics
+from flambeau.tables.ids import Ids
 
 BREATH_SECONDS = 1.0
 IDLE_SECONDS = 0.1
@@ -188,24 +189,27 @@ class Service:
         started = time.perf_counter()
         self._require_generation(message.key.generation)
         gradient = requests.gradient(self.shard, message, envelope.buffers)
-        # Here only so that what is malformed is refused before anything changes.
-        requests.wanted_back(self.shard, message, envelope.buffers)
+        # What is malformed is refused before anything changes.
+        wanted = requests.wanted_back(self.shard, message, envelope.buffers)
         if self._coordinator is None:
-            outcome = self._apply_now(message, gradient)
+            outcome, apply_rest = self._apply_now(message, gradient, wanted)
             self._answer_push(envelope, message, outcome)
+            apply_rest()
         else:
             self._stage(envelope, message, gradient)
         self.statistics.pushed(message, time.perf_counter() - started)
 
-    def _apply_now(self, message: Push, gradient: Gradient) -> Outcome:
+    def _apply_now(
+        self, message: Push, gradient: Gradient, wanted: Sequence[tuple[int, Ids]]
+    ) -> tuple[Outcome, Callable[[], None]]:
+        """Apply what the answer depends on; what became of the gradient, and what does the rest."""
         key = message.key
         if not self.shard.watermarks.accept(key.epoch, key.task, key.batch):
-            return "duplicate"
+            return "duplicate", _nothing
         if not message.finite:
-            return "skipped"
+            return "skipped", _nothing
         self.statistics.stale(self.shard.version - message.version)
-        self.shard.apply(gradient)
-        return "applied"
+        return "applied", self.shard.apply_first(gradient, wanted)
 
     def _stage(self, envelope: Envelopes, message: Push, gradient: Gradient) -> None:
         number, worker = message.key.batch, message.worker
@@ -332,6 +336,10 @@ class Service:
 
     def _reply(self, envelope: Envelopes, message: Messages, out: Sequence[Any] = ()) -> None:
         self._server.send(envelope.peer, message, out)
+
+
+def _nothing() -> None:
+    """What is left of a gradient that was not applied."""
 
 
 _HANDLERS: dict[type, Callable[..., None]] = {

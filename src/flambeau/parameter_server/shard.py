@@ -1,7 +1,8 @@
 """What one server holds: its part of every table and of the dense weights."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -19,9 +20,15 @@ from flambeau.parameter_server.watermarks import Watermarks
 from flambeau.tables.hashing import shards_of
 from flambeau.tables.ids import Ids
 from flambeau.tables.importing import import_vectors
+from flambeau.tables.membership import Membership
 from flambeau.tables.table import Table
 
+#: With fewer rows than that, taking an update apart costs more than it saves.
+SPLIT_ROWS = 512
+
 Array = np.ndarray[Any, Any]
+_NO_IDS = np.empty(0, np.int64)
+
 MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
 
@@ -54,6 +61,7 @@ class Shard:
         #: Tables that have their first rows from a checkpoint.
         self.filled: set[str] = set()
         self._declared = False
+        self._membership = Membership()
 
     @property
     def specs(self) -> list[TableSpec]:
@@ -109,6 +117,33 @@ class Shard:
             assert self.dense is not None
             self.dense.apply(gradient.dense, set(gradient.absent), list(gradient.rates))
         self.version += 1
+
+    def apply_first(
+        self, gradient: Gradient, wanted: Sequence[tuple[int, Ids]]
+    ) -> Callable[[], None]:
+        """One update of the dense weights and of the rows in `wanted`; what does the rest of it.
+
+        That may wait until the sender has its answer, but nothing else may come before.
+        """
+        first, asked = replace(gradient, tables=dict(gradient.tables)), dict(wanted)
+        taken: dict[int, Array] = {}
+        for number, (ids, grads) in gradient.tables.items():
+            # Who is admitted or evicted depends on all rows of an update.
+            if ids.size >= SPLIT_ROWS and self.tables[number].updates_by_row:
+                places = self._membership.places(ids, asked.get(number, _NO_IDS))
+                first.tables[number] = ids[places], grads[places]
+                taken[number] = places
+        self.apply(first)
+        return partial(self._apply_rest, gradient, taken)
+
+    def _apply_rest(self, gradient: Gradient, taken: dict[int, Array]) -> None:
+        for number, places in taken.items():
+            ids, grads = gradient.tables[number]
+            left = np.ones(ids.size, np.bool_)
+            left[places] = False
+            table = self.tables[number]
+            rate = table.optimizer.lr * gradient.factor
+            table.push(ids[left], grads[left], rate, step=table.steps)
 
     def _compare(self, specs: Sequence[TableSpec], layout: DenseLayout | None) -> None:
         ours = {spec.name: spec for spec in self.specs}

@@ -69,7 +69,7 @@ class HybridStrategy(Strategy):
 
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
         """See to the rows of this batch and the next."""
-        self._tables.fold(upcoming)
+        self._tables.prepare(upcoming)
         self._settle()
         self._tables.look_ahead(batch, upcoming)
 

@@ -82,7 +82,7 @@ class ParameterServerStrategy(Strategy):
 
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
         """Wait for the last push's answer; then see to the rows of this batch and the next."""
-        self._tables.fold(upcoming)
+        self._tables.prepare(upcoming)
         self._settle()
         self._tables.look_ahead(batch, upcoming)
 

@@ -14,6 +14,7 @@ from flambeau.embeddings.lookups import Lookups
 from flambeau.errors import ModelError
 from flambeau.parameter_server.client import PendingPull, ServerClient
 from flambeau.tables.ids import Ids
+from flambeau.tables.membership import Membership
 
 Array = np.ndarray[Any, Any]
 
@@ -22,11 +23,16 @@ _NO_IDS = np.empty(0, np.int64)
 
 @dataclass
 class _Early:
-    """The next batch's distinct ids of one table; `later` marks those that the push brings."""
+    """The next batch's distinct ids of one table: places of those asked for, of those to come.
+
+    What comes `later` comes with the answer to the push, and counts more than what was asked for.
+    """
 
     spec: TableSpec
     ids: Ids
-    later: Any
+    asked: Array
+    later: Array
+    values: Array | None = None
 
 
 @final
@@ -48,6 +54,7 @@ class Prefetcher:
         self._now: dict[str, Ids] = {}
         self._early: list[_Early] = []
         self._pending: PendingPull | None = None
+        self._membership = Membership()
 
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
         """Supply the rows of `batch` that were fetched early; begin to fetch for the next."""
@@ -70,45 +77,47 @@ class Prefetcher:
             ids = pushed.get(name)
             # Those that the batch named have been seen to when its rows were asked for.
             if ids is not None and ids.size and ids is not self._now.get(name):
-                early.later = early.later | self._among(early.ids, ids)
+                early.later = np.union1d(early.later, self._membership.places(early.ids, ids))
         return [(early.spec, early.ids[early.later]) for early in self._early]
 
     def arrived(self, rows: Sequence[Array]) -> None:
         """The rows that `wanted` asked for are here: the next batch has all it needs."""
         if not self._early:
             return
-        fetched: Sequence[Array] = ()
-        if self._pending is not None:
-            fetched = self._client.finish_pull(self._pending)
-        early, self._early, self._pending = self._early, [], None
+        self._place_fetched()
+        early, self._early = self._early, []
         whole = []
-        for index, item in enumerate(early):
-            values = np.empty((item.ids.size, item.spec.dim), rows[index].dtype)
-            asked = self._asked[index]
-            values[asked] = fetched[index]
-            values[item.later] = rows[index]
-            whole.append(values)
+        for item, brought in zip(early, rows, strict=True):
+            assert item.values is not None
+            item.values[item.later] = brought
+            whole.append(item.values)
         self._prime([(item.spec, item.ids) for item in early], whole)
 
-    def fold(self, upcoming: Batch | None) -> None:
-        """Find the distinct ids of a batch while there is nothing else to do."""
+    def prepare(self, upcoming: Batch | None) -> None:
+        """Do what can be done for the next two batches before the answer to the push is there."""
+        self._place_fetched()
         if upcoming is not None:
-            self._ids_of(upcoming)
+            after = self._ids_of(upcoming)
+            for early in self._early:
+                if early.spec.name in after:
+                    self._membership.places(after[early.spec.name][1], early.ids)
+
+    def _place_fetched(self) -> None:
+        """Put the rows that were asked for in their places."""
+        if self._pending is None:
+            return
+        fetched, self._pending = self._client.finish_pull(self._pending), None
+        for item, rows in zip(self._early, fetched, strict=True):
+            item.values = np.empty((item.ids.size, item.spec.dim), rows.dtype)
+            item.values[item.asked] = rows
 
     def _fetch(self, upcoming: Batch) -> None:
-        found: dict[tuple[int, int], Any] = {}
         for name, (spec, ids) in self._ids_of(upcoming).items():
-            now = self._now.get(name, _NO_IDS)
-            # Tables that share a column share the answer.
-            key = id(ids), id(now)
-            if key not in found:
-                found[key] = self._among(ids, now)
-            self._early.append(_Early(spec, ids, found[key]))
-        self._asked = [~early.later for early in self._early]
-        wanted = [
-            (early.spec, early.ids[asked])
-            for early, asked in zip(self._early, self._asked, strict=True)
-        ]
+            later = self._membership.places(ids, self._now.get(name, _NO_IDS))
+            asked = np.ones(ids.size, np.bool_)
+            asked[later] = False
+            self._early.append(_Early(spec, ids, np.flatnonzero(asked), later))
+        wanted = [(early.spec, early.ids[early.asked]) for early in self._early]
         self._pending = self._client.begin_pull(wanted, training=True)
 
     def _ids_of(self, batch: Batch) -> dict[str, tuple[TableSpec, Ids]]:
@@ -136,11 +145,6 @@ class Prefetcher:
         for (spec, ids), values in zip(found, rows, strict=True):
             self._lookups.prime(spec, ids, values)
             self._now[spec.name] = ids
-
-    def _among(self, ids: Ids, others: Ids) -> Any:
-        """Which of the distinct `ids` are among the distinct `others`."""
-        _, inverse = self._lookups.folds.arrays(np.concatenate([others, ids]))
-        return inverse[others.size :] < others.size
 
     def _forget(self) -> None:
         """Rows that were fetched for a batch that did not come."""

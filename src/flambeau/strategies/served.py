@@ -49,10 +49,10 @@ class ServedTables:
         for spec, ids, values in initial_rows(model):
             self.client.load(spec, ids, values)
 
-    def fold(self, upcoming: Batch | None) -> None:
-        """Find the next batch's distinct ids, while answers are on their way."""
+    def prepare(self, upcoming: Batch | None) -> None:
+        """Do what can be done for the batches to come, while answers are on their way."""
         if self._prefetcher is not None:
-            self._prefetcher.fold(upcoming)
+            self._prefetcher.prepare(upcoming)
 
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
         """Have the rows of `batch` at hand, and begin to fetch those of the next."""

@@ -84,6 +84,11 @@ class Table:
         return TableCounters(len(self), self.nbytes, self._admitted, self._rejected, self._evicted)
 
     @property
+    def updates_by_row(self) -> bool:
+        """Whether an update may be taken apart: what becomes of a row does not depend on others."""
+        return self._admission is None and self._eviction is None
+
+    @property
     def track_touched(self) -> bool:
         """Whether the table remembers what changes, for snapshots of that alone."""
         return self._touched is not None
@@ -128,7 +133,7 @@ class Table:
             return
         ids = for_kernels(ids, np.int64)
         grads = for_kernels(grads, self.dtype)
-        if self._admission is None and self._eviction is None:
+        if self.updates_by_row:
             rows = self._rows_for_all(ids)
         else:
             rows = self._rows_for_admitted(ids, time.time() if now is None else now)

@@ -1,0 +1,46 @@
+"""Which of some ids are among others; asked for the same ids again, it remembers."""
+
+from collections import deque
+from typing import Any, final
+
+import numpy as np
+
+from flambeau.tables.ids import Ids
+from flambeau.tables.row_kernels import Fold
+
+#: The questions of one step come again: for the next table, or when rows are fetched.
+REMEMBERED = 32
+
+Array = np.ndarray[Any, Any]
+
+
+@final
+class Membership:
+    """Finds distinct ids among other distinct ids; neither array may change afterwards."""
+
+    def __init__(self) -> None:
+        self._fold = Fold()
+        self._known: deque[tuple[Ids, Ids, Array]] = deque(maxlen=REMEMBERED)
+
+    def places(self, ids: Ids, others: Ids) -> Array:
+        """Where in `ids` those are that are among `others`."""
+        if not others.size or not ids.size:
+            return np.empty(0, np.int64)
+        known = self._recall(ids, others)
+        if known is not None:
+            return known
+        _, inverse = self._fold(np.concatenate([others, ids]))
+        places = np.flatnonzero(inverse[others.size :] < others.size)
+        self._known.append((ids, others, places))
+        return places
+
+    def _recall(self, ids: Ids, others: Ids) -> Array | None:
+        for a, b, places in self._known:
+            if a is ids and b is others:
+                return places
+        if self._known:
+            # Tables that share a column are asked with equal ids, one after the other.
+            a, b, places = self._known[-1]
+            if np.array_equal(a, ids) and np.array_equal(b, others):
+                return places
+        return None
