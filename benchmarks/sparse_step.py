@@ -13,6 +13,7 @@ from measure import interleave, report
 from turns import HERE, TRIAL_BLOCKS, Side, fastest
 
 CORES = 2
+STRATEGIES = ("parameter_server", "hybrid")
 VARIANTS = list(itertools.product(("adagrad", "sparse_adam"), ("1", "2")))
 
 Variant = tuple[str, str]
@@ -22,19 +23,28 @@ def main() -> None:
     """Both sides have the same two cores; the peer chooses its optimizer and its threads."""
     options = parse_options()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        directory, blocks = Path(name), options.pairs + 1
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
         variant = VARIANTS[0] if options.quick else fastest_variant(directory)
-        our_side = stack.enter_context(ours(blocks, directory / "ours"))
-        peer_side = stack.enter_context(peer(variant, blocks, directory / "peer"))
+        for strategy in STRATEGIES:
+            measure(strategy, variant, options.pairs, directory / strategy)
+
+
+def measure(strategy: str, variant: Variant, pairs: int, directory: Path) -> None:
+    """Take turns, after a block of each that is not counted."""
+    with (
+        ours(strategy, pairs + 1, directory / "ours") as our_side,
+        peer(variant, pairs + 1, directory / "peer") as peer_side,
+    ):
         our_side.block()
         peer_side.block()
-        pairs = interleave(
+        found = interleave(
             lambda: samples_per_second(our_side.block()),
             lambda: samples_per_second(peer_side.block()),
-            options.pairs,
+            pairs,
         )
-    report("sparse_step", pairs, "samples/s", peer_variant=f"{variant[0]}/{variant[1]} threads")
+    named = f"{variant[0]}/{variant[1]} threads"
+    report(f"sparse_step/{strategy}", found, "samples/s", peer_variant=named)
 
 
 def fastest_variant(directory: Path) -> Variant:
@@ -47,10 +57,10 @@ def fastest_variant(directory: Path) -> Variant:
         return fastest(sides)
 
 
-def ours(blocks: int, directory: Path) -> Side:
+def ours(strategy: str, blocks: int, directory: Path) -> Side:
     """`fb.fit`: the worker has both cores, and the server fits in between."""
     script = str(HERE / "sides" / "flambeau_deepfm.py")
-    return Side(directory, [[sys.executable, script, str(blocks)]])
+    return Side(directory, [[sys.executable, script, strategy, str(blocks)]])
 
 
 def peer(variant: Variant, blocks: int, directory: Path) -> Side:

@@ -60,7 +60,7 @@ class Side:
     """
 
     def __init__(self, directory: Path, commands: Sequence[Sequence[str]]) -> None:
-        directory.mkdir()
+        directory.mkdir(parents=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(directory / SOCKET))
         self._listener.listen()

@@ -1,6 +1,6 @@
-"""Our side of the sparse-step benchmark: tables and weights on a server, and one worker.
+"""Our side of the sparse-step benchmark: tables on a server, weights there or not, and one worker.
 
-flambeau_deepfm.py BLOCKS DIRECTORY
+flambeau_deepfm.py STRATEGY BLOCKS DIRECTORY
 """
 
 import sys
@@ -31,7 +31,13 @@ def build() -> DeepFM:
     )
 
 
-def main(blocks: int, directory: Path) -> None:
+STRATEGIES = {
+    "parameter_server": fb.ParameterServer(consistency="asynchronous"),
+    "hybrid": fb.Hybrid(consistency="asynchronous"),
+}
+
+
+def main(strategy: str, blocks: int, directory: Path) -> None:
     ids, labels = data()
     steps = blocks * (WARM + TIMED)
     fb.fit(
@@ -44,7 +50,7 @@ def main(blocks: int, directory: Path) -> None:
         batch_size=BATCH_ROWS,
         epochs=-(-steps // STEPS_PER_EPOCH),
         max_steps=steps,
-        strategy=fb.ParameterServer(consistency="asynchronous"),
+        strategy=STRATEGIES[strategy],
         # The peer does neither.
         checkpoints=fb.Checkpoints(every_epochs=None),
         evaluation={"every_epochs": None},
@@ -57,4 +63,4 @@ def main(blocks: int, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
