@@ -24,7 +24,12 @@ class Program:
     """
 
     def __init__(
-        self, script: str, *arguments: str, settings: Mapping[str, Any], threads: int = 1
+        self,
+        script: str,
+        *arguments: str,
+        settings: Mapping[str, Any],
+        threads: int = 1,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         count = str(threads)
         self._process = subprocess.Popen(
@@ -34,6 +39,7 @@ class Program:
                 "PYTHONPATH": python_path(),
                 "OMP_NUM_THREADS": count,
                 "MKL_NUM_THREADS": count,
+                **(environment or {}),
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -14,6 +14,8 @@ from asking import Program, ask_all
 from measure import Pairs, interleave, report, tell
 from rows import BATCH_ROWS
 
+from flambeau.clusters.running import KEEP_MEMORY
+
 TRANSPORTS = ("any", "tcp")
 THREADS = (1, 2)
 UPDATES = ("index", "optimizer")
@@ -185,13 +187,21 @@ def ours(
     access = {"rows": rows, "secret": secret, "encrypt": encrypt}
     with ExitStack() as stack:
         shards = [
-            Program("table_server.py", settings={**access, "index": index, "count": servers})
+            Program(
+                "table_server.py",
+                settings={**access, "index": index, "count": servers},
+                environment=KEEP_MEMORY,  # as an agent starts its roles
+            )
             for index in range(servers)
         ]
         tables = [stack.enter_context(shard).hear() for shard in shards]
         addresses = [table.pop("address") for table in tables]
         programs = [
-            Program("table_client.py", settings={**access, "worker": n, "addresses": addresses})
+            Program(
+                "table_client.py",
+                settings={**access, "worker": n, "addresses": addresses},
+                environment=KEEP_MEMORY,
+            )
             for n in range(clients)
         ]
         yield Served([stack.enter_context(program) for program in programs], shards, tables)

@@ -139,11 +139,12 @@ class Shard:
     def _apply_rest(self, gradient: Gradient, taken: dict[int, Array]) -> None:
         for number, places in taken.items():
             ids, grads = gradient.tables[number]
-            left = np.ones(ids.size, np.bool_)
-            left[places] = False
+            if places.size:
+                left = np.ones(ids.size, np.bool_)
+                left[places] = False
+                ids, grads = ids[left], grads[left]
             table = self.tables[number]
-            rate = table.optimizer.lr * gradient.factor
-            table.push(ids[left], grads[left], rate, step=table.steps)
+            table.push(ids, grads, table.optimizer.lr * gradient.factor, step=table.steps)
 
     def _compare(self, specs: Sequence[TableSpec], layout: DenseLayout | None) -> None:
         ours = {spec.name: spec for spec in self.specs}
