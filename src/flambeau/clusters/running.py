@@ -11,9 +11,10 @@ from flambeau.clusters.starting import Starter
 from flambeau.coordination.protocol import RoleSpec
 
 MAX_LINE = 64 * 1024
-#: Memory of gradients and messages is used again instead of being returned after every step, which
-#: makes a training step on a CPU up to a tenth faster.
+#: Memory of gradients and messages is used again instead of being returned after every step, and
+#: is in huge pages: a training step on a CPU is up to a tenth faster.
 KEEP_MEMORY = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "MALLOC_TOP_PAD_": str(16 << 20),

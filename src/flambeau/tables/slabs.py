@@ -8,7 +8,12 @@ from typing import Any, final
 
 import numpy as np
 
-SLAB_BYTES = 16 << 20
+#: As large as a huge page, so that little memory is set aside that no row uses yet.
+SLAB_BYTES = 2 << 20
+#: Files are sparse, but each needs a descriptor.
+FILE_BYTES = 64 << 20
+#: Slabs are cut from larger pieces of address space, which the system gives huge pages to.
+REGION_BYTES = 64 << 20
 
 #: Where rows are, as kernels take it: addresses of slabs, and the number of row bits within one.
 Place = tuple[np.ndarray[Any, np.dtype[np.int64]], int]
@@ -31,10 +36,12 @@ class Slabs:
     def __init__(self, width: int, dtype: Any, directory: Path | None = None) -> None:
         self.width, self.dtype = width, np.dtype(dtype)
         row_bytes = max(1, width * self.dtype.itemsize)
-        self.shift = max(0, (SLAB_BYTES // row_bytes).bit_length() - 1)
+        slab_bytes = SLAB_BYTES if directory is None else FILE_BYTES
+        self.shift = max(0, (slab_bytes // row_bytes).bit_length() - 1)
         self.addresses = np.empty(0, np.int64)
         self._directory = directory
         self._slabs: list[np.ndarray[Any, Any]] = []
+        self._region: np.ndarray[Any, Any] = np.empty(0, np.uint8)
 
     @property
     def place(self) -> Place:
@@ -65,8 +72,14 @@ class Slabs:
     def _new_slab(self) -> np.ndarray[Any, Any]:
         rows = 1 << self.shift
         size = max(1, rows * self.width * self.dtype.itemsize)
-        memory = self._map_file(size) if self._directory is not None else _map_anonymous(size)
+        memory = self._map_file(size) if self._directory is not None else self._cut(size)
         return np.frombuffer(memory, self.dtype, rows * self.width).reshape(rows, self.width)
+
+    def _cut(self, size: int) -> np.ndarray[Any, Any]:
+        if size > self._region.size:
+            self._region = _map_anonymous(max(size, REGION_BYTES))
+        piece, self._region = self._region[:size], self._region[size:]
+        return piece
 
     def _map_file(self, size: int) -> mmap.mmap:
         with tempfile.TemporaryFile(dir=self._directory) as file:
@@ -74,9 +87,11 @@ class Slabs:
             return mmap.mmap(file.fileno(), size)
 
 
-def _map_anonymous(size: int) -> mmap.mmap:
+def _map_anonymous(size: int) -> np.ndarray[Any, Any]:
+    """Zeroes that begin where a huge page may."""
     # Private, because memory that could be shared gets no huge pages.
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = mmap.mmap(-1, size + SLAB_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
-    return memory
+    whole = np.frombuffer(memory, np.uint8)
+    return whole[-whole.ctypes.data % SLAB_BYTES :][:size]
