@@ -286,7 +286,8 @@ class Floor(_Message, frozen=True):
 class Moment(_Message, frozen=True):
     """All workers meet between two batches, at `step` updates in all, to do what is asked.
 
-    `progress` is what the first worker knew after the moment before, for one that is new.
+    `progress` is what the first worker knew after the moment before, for one that is new. `stops`:
+    it is the last, although there is more to train on.
     """
 
     number: int
@@ -297,6 +298,7 @@ class Moment(_Message, frozen=True):
     last: bool
     plan: dict[str, Any]
     progress: dict[str, Any]
+    stops: bool = False
 
 
 class MomentDone(_Message, frozen=True):

@@ -245,7 +245,10 @@ class Free(Conducting):
         self._evaluated_at = step if evaluate else self._evaluated_at
         self._saved_at = step if save else self._saved_at
         plan = {"plan": self._plan.dump(), "step": step}
-        self._moment = Moment(self._moments, step, epoch, evaluate, save, last, plan, self._carried)
+        stops = last and self.stopping and not self._finished()
+        self._moment = Moment(
+            self._moments, step, epoch, evaluate, save, last, plan, self._carried, stops
+        )
         self._moments += 1
         self._met = set()
         for spec in self.stage.roles(Role.WORKER):

@@ -54,6 +54,8 @@ class MomentLike(Protocol):
     def plan(self) -> dict[str, Any]: ...
     @property
     def progress(self) -> dict[str, Any]: ...
+    @property
+    def stops(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class FreeTrainer:
             elif self._meet(item):
                 break
         parts.callbacks.on_end(parts.view)
-        return "finished"
+        return "stopped" if item.stops and not self.milestones.finished_early else "finished"
 
     def _train(self, item: TaskBatch) -> None:
         parts = self._parts

@@ -308,6 +308,7 @@ def test_max_steps_end_the_training_with_an_evaluation() -> None:
     moment = job.moment()
     assert moment is not None
     assert (moment.step, moment.evaluate, moment.save, moment.last) == (2, True, True, True)
+    assert not moment.stops
 
 
 @pytest.mark.parametrize("who", ["the driver", "a callback"])
@@ -320,6 +321,7 @@ def test_a_stop_saves_without_evaluating(who: str) -> None:
     moment = job.moment()
     assert moment is not None
     assert (moment.evaluate, moment.save, moment.last) == (False, True, True)
+    assert moment.stops
 
 
 def test_a_stop_before_there_is_a_plan_waits_for_it() -> None:

@@ -285,6 +285,12 @@ def test_a_callback_asks_the_coordinator_once_to_stop() -> None:
     assert [stop for _, stop, _ in training.conductor.meetings] == [True]
 
 
+@pytest.mark.parametrize(("stops", "status"), [(True, "stopped"), (False, "finished")])
+def test_a_training_that_is_stopped_is_not_finished(stops: bool, status: str) -> None:
+    training = Training([batch_of(0, 0), moment(1, last=True, stops=stops)])
+    assert training.trainer.run() == status
+
+
 def test_without_a_callback_nobody_asks_to_stop() -> None:
     training = Training([batch_of(0, 0), LAST]).run()
     assert (training.stops, training.conductor.meetings[0][1]) == (0, False)
