@@ -1,6 +1,9 @@
 """How kernels are compiled, and how they reach memory that Python allocated piece by piece."""
 
+import os
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -9,6 +12,27 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+def cache_somewhere() -> None:
+    """Numba fails at import where it can write neither beside the code nor at home."""
+    places = (Path(__file__).parent, Path.home())
+    config: Any = numba.config
+    if not config.CACHE_DIR and not any(os.access(place, os.W_OK) for place in places):
+        config.CACHE_DIR = str(_private_folder())
+
+
+def _private_folder() -> Path:
+    """The same one every time, unless somebody else could write to it: it will hold code."""
+    folder = Path(tempfile.gettempdir()) / f"flambeau-kernels-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if found.st_uid == os.getuid() and found.st_mode & 0o170077 == 0o040000:
+        return folder
+    return Path(tempfile.mkdtemp(prefix="flambeau-kernels-"))
+
+
+cache_somewhere()
 
 
 def kernel(function: Kernel) -> Kernel:
