@@ -50,7 +50,7 @@ lint: setup ## ruff and mypy
 	$(PY) -m mypy
 
 test: lint ## lint, then all tests: the fast ones first, then those that start processes
-	$(PY) -m pytest -n auto $(UNIT)
+	$(PY) -m pytest -n auto --dist loadfile $(UNIT)
 	$(if $(REAL),$(PY) -m pytest $(REAL))
 
 # A benchmark prints what it likes; its lines of JSON are the measurements that are kept.

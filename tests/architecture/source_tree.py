@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src"
@@ -22,6 +22,10 @@ class SourceFile:
     @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text, filename=self.name)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
 
     @property
     def package(self) -> str:
@@ -53,6 +57,7 @@ class Import:
         return self.module == library or self.module.startswith(f"{library}.")
 
 
+@cache
 def source_files() -> list[SourceFile]:
     """Every file of the package."""
     return [
@@ -66,9 +71,10 @@ def line_of(node: ast.AST) -> int:
     return int(getattr(node, "lineno", 1))
 
 
-def imports(file: SourceFile) -> Iterator[Import]:
+@cache
+def imports(file: SourceFile) -> list[Import]:
     """All imports of a file, wherever they stand."""
-    return _imports(file, file.tree, on_import=True)
+    return list(_imports(file, file.tree, on_import=True))
 
 
 def _imports(file: SourceFile, node: ast.AST, on_import: bool) -> Iterator[Import]:

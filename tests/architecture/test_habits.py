@@ -14,7 +14,7 @@ ENVIRONMENT = {"environ", "environb", "getenv", "getenvb"}
 
 
 def prints(file: SourceFile) -> Iterator[str]:
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Name) and called.id == "print" and file.package != "cli":
             yield file.at(line_of(node), "only the command line prints; emit an event instead")
@@ -23,7 +23,7 @@ def prints(file: SourceFile) -> Iterator[str]:
 def environment_settings(file: SourceFile) -> Iterator[str]:
     if file.package in READ_THE_ENVIRONMENT:
         return
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if _touches_environment(node):
             yield file.at(line_of(node), "take a setting, not an environment variable")
 
@@ -37,13 +37,13 @@ def _touches_environment(node: ast.AST) -> bool:
 
 
 def bare_excepts(file: SourceFile) -> Iterator[str]:
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.ExceptHandler) and node.type is None:
             yield file.at(node.lineno, "name the exceptions that are expected here")
 
 
 def swallowed_errors(file: SourceFile) -> Iterator[str]:
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.ExceptHandler) and all(map(_does_nothing, node.body)):
             yield file.at(node.lineno, "an exception is caught and dropped")
 
@@ -60,7 +60,7 @@ def long_files(file: SourceFile) -> Iterator[str]:
 
 
 def long_functions(file: SourceFile) -> Iterator[str]:
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, FunctionNode):
             # What is documented is not long: arguments and docstring do not count.
             first = node.body[1 if ast.get_docstring(node) and len(node.body) > 1 else 0]
