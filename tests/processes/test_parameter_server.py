@@ -1,11 +1,14 @@
 """Training with servers: what it equals, and what it leaves behind."""
 
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from toy import (
@@ -22,6 +25,8 @@ from toy import (
 import flambeau as fb
 from flambeau.checkpoint import Manifest
 from flambeau.config import OptimizerSpec
+from flambeau.embeddings import SparseEmbedding, TableSpec
+from flambeau.errors import ModelError
 
 OPTIMIZERS = {
     "sgd": (fb.optim("sgd", lr=0.1, momentum=0.9), fb.optim("momentum", lr=0.1)),
@@ -222,3 +227,50 @@ def test_gradients_may_travel_as_halves(compression: Any, alone: Alone, tmp_path
     for name, weight in halves.model.state_dict().items():
         torch.testing.assert_close(weight, full[name], rtol=0, atol=0.05)
     assert not torch.allclose(full["layers.0.weight"], halves.model.layers[0].weight, atol=1e-9)
+
+
+class FrozenNet(SparseNet):
+    """Users have rows that are given and stay."""
+
+    def __init__(self, vectors: str) -> None:
+        super().__init__()
+        spec = TableSpec("user", 3, dtype="fp64", init=vectors, trainable=False)
+        self.users = SparseEmbedding(spec)
+
+
+@pytest.mark.parametrize("servers", [0, 2])
+def test_rows_that_are_given_and_frozen_stay_as_they_are(tmp_path: Path, servers: int) -> None:
+    users = make_clicks()["user"]
+    vectors = {"id": users[:20], "vector": [[1.0, 2.0, float(row)] for row in range(20)]}
+    pq.write_table(pa.table(vectors), tmp_path / "users.parquet")
+    result = fb.fit(
+        functools.partial(FrozenNet, str(tmp_path / "users.parquet")),
+        make_clicks(),
+        loss="bce",
+        label="label",
+        batch_size=32,
+        epochs=2,
+        strategy=fb.ParameterServer(servers=servers) if servers else fb.AllReduce(),
+        observe=QUIET,
+        run_dir=tmp_path / "run",
+    )
+    rows = rows_of(result)["user"]
+    expected = {int(user): row for user, row in zip(users[:20], vectors["vector"], strict=True)}
+    assert {user: row.tolist() for user, row in rows.items()} == expected
+    assert len(result.predict(make_clicks())) == 101
+
+
+def test_a_trained_model_is_not_trained_anew_without_its_rows(served: Any, tmp_path: Path) -> None:
+    data = {"loss": "bce", "label": "label", "batch_size": 32, "observe": QUIET}
+    with pytest.raises(ModelError, match=r"table 'item' holds rows .* init_from="):
+        fb.fit(served.model, make_clicks(), run_dir=tmp_path / "anew", **data)
+    result = fb.fit(
+        served.model, make_clicks(), init_from=served.run_dir, run_dir=tmp_path / "on", **data
+    )
+    assert result.report["status"] == "finished"
+
+
+def test_the_log_ends_with_the_last_step(tmp_path: Path) -> None:
+    result = train_sparse(tmp_path / "run", fb.ParameterServer(consistency="asynchronous"), 1, 8)
+    *_, last = map(json.loads, (tmp_path / "run" / "events.jsonl").read_text().splitlines())
+    assert (last["kind"], last["step"]) == ("job_end", result.report["step"])

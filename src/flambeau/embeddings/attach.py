@@ -7,6 +7,7 @@ from torch import nn
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings.backend import LookupBackend, by_name
 from flambeau.embeddings.table_module import TableModule
+from flambeau.errors import ModelError
 
 
 class LooksUp(Protocol):
@@ -24,6 +25,17 @@ def tables_of(model: nn.Module) -> list[TableSpec]:
 def has_tables(model: nn.Module) -> bool:
     """Whether any module of the model looks something up."""
     return bool(_modules(model))
+
+
+def begin_without_rows(model: nn.Module, *, others: bool) -> None:
+    """A copy of a trained model has its weights, but not its rows: there must be `others`."""
+    for module in _modules(model):
+        if module.copied and not others:
+            raise ModelError(
+                f"the model's table '{module.spec.name}' holds rows that training cannot take "
+                "along: go on from their run with init_from=, or begin with a new model"
+            )
+        module.copied = False
 
 
 def attach(model: nn.Module, lookups: LooksUp) -> None:

@@ -99,7 +99,7 @@ def _values(module: ExternalEmbedding | ExternalEmbeddingBag) -> Array:
 
 
 def _reads_initial(rows: SparseEmbedding) -> bool:
-    return rows.lookups is None and not rows.learns
+    return rows.lookups is None and not rows.learns and not rows.copied
 
 
 def _check_range(name: str, ids: Tensor, rows: int) -> None:

@@ -9,18 +9,28 @@ from flambeau.embeddings.attach import attach
 from flambeau.embeddings.external import initial_rows
 from flambeau.embeddings.in_process import InProcessTables
 from flambeau.embeddings.lookups import Lookups
+from flambeau.errors import ModelError
 
 
 @final
 class TableTraining:
     """Steps for the tables of a model, beside the optimizer of its parameters."""
 
-    def __init__(self, tables: InProcessTables, lookups: Lookups) -> None:
-        self.tables, self.lookups = tables, lookups
+    def __init__(
+        self, tables: InProcessTables, lookups: Lookups, optimizer: OptimizerSpec | None
+    ) -> None:
+        self.tables, self.lookups, self._optimizer = tables, lookups, optimizer
 
     def step(self, factor: float = 1.0) -> None:
         """Apply the gradients since the last step; `factor` multiplies the learning rate."""
-        self.tables.push(self.lookups.gradients(), factor)
+        gradients = self.lookups.gradients()
+        for gradient in gradients:
+            if self._optimizer is None and gradient.spec.optimizer is None:
+                raise ModelError(
+                    f"table '{gradient.spec.name}' has no optimizer: give one to "
+                    "train_in_process(model, fb.optim('adagrad', lr=0.05)), or to its spec"
+                )
+        self.tables.push(gradients, factor)
 
     def discard(self) -> None:
         """Forget the gradients since the last step, as for a batch that is given up."""
@@ -51,4 +61,4 @@ def train_in_process(
     attach(model, lookups)
     for spec, ids, values in initial_rows(model):
         tables.load(spec, ids, values)
-    return TableTraining(tables, lookups)
+    return TableTraining(tables, lookups, optimizer)

@@ -42,6 +42,7 @@ class SparseEmbedding(TableModule):
             hint = nearest(self.pooling, POOLINGS)
             raise ModelError(f"table '{spec.name}': pooling={pooling!r} is not known; {hint}")
         self.lookups: Lookups | None = None
+        self.copied = False
 
     @property
     def dtype(self) -> torch.dtype:
@@ -107,11 +108,18 @@ class SparseEmbedding(TableModule):
                 "model with fit, or call flambeau.embeddings.train_in_process(model, optimizer) "
                 "before a loop of your own (or model.eval() for a look at default rows)"
             )
+        if self.copied:
+            raise ModelError(
+                f"this is a copy of a model whose table '{self.spec.name}' was attached, and "
+                "tables are not copied or pickled with a model: use the model itself, or "
+                "result.model of its run"
+            )
         row = torch.from_numpy(default_row(self.spec))
         return row[None], torch.zeros(ids.numel(), dtype=torch.int32)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "lookups": None}
+        copied = self.copied or self.lookups is not None
+        return {**self.__dict__, "lookups": None, "copied": copied}
 
     def extra_repr(self) -> str:
         return f"table={self.spec.name!r}, dim={self.spec.dim}, pooling={self.pooling!r}"

@@ -8,8 +8,12 @@ from flambeau.config.tables import TableSpec
 
 
 class TableModule(nn.Module):
-    """A module with a table: its spec, the column to fetch early, and who looks up for it."""
+    """A module with a table: its spec, the column to fetch early, and who looks up for it.
+
+    `copied`: it was made from one that had its table, whose rows it left behind.
+    """
 
     spec: TableSpec
     prefetch: str | None
     lookups: Any
+    copied: bool

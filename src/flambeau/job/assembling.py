@@ -16,6 +16,7 @@ from flambeau.data import Source
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.loader import Loader
+from flambeau.embeddings.attach import begin_without_rows
 from flambeau.job import checkpointing, opening
 from flambeau.job.opening import LoadCode, Place
 from flambeau.job.rehearsal import rehearse
@@ -65,6 +66,7 @@ class Assembly:
         settings, where = self.settings, self.where
         model = opening.build_model(settings.model, self.load_code).to(where.device)
         initial = where.payload.get("init_from")
+        begin_without_rows(model, others=initial is not None or not fresh)
         if initial is not None and fresh:
             patterns = where.payload.get("init_patterns")
             checkpointing.load_initial_weights(model, initial, patterns, where.warn)

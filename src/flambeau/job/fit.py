@@ -74,7 +74,7 @@ def fit(
     callbacks: Sequence[Any] = (),
     run_dir: str | Path | None = None,
     resume: Resume = "auto",
-    init_from: str | Mapping[str, Any] | None = None,
+    init_from: str | Path | Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Result:
     """Train `model` on `train` with any number of processes, and return the `Result`.
@@ -131,7 +131,7 @@ def run_job(
     description: Description,
     *,
     resume: Resume = "auto",
-    init_from: str | Mapping[str, Any] | None = None,
+    init_from: str | Path | Mapping[str, Any] | None = None,
 ) -> Result:
     """Run a described job in its (locked) directory."""
     with explained(run.path):
@@ -143,10 +143,12 @@ def _run_job(
     settings: JobSettings,
     description: Description,
     resume: Resume,
-    init_from: str | Mapping[str, Any] | None,
+    init_from: str | Path | Mapping[str, Any] | None,
 ) -> Result:
     require_room(settings)
-    initial = {"run": init_from} if isinstance(init_from, str) else dict(init_from or {})
+    if isinstance(init_from, str | Path):
+        init_from = {"run": str(init_from)}
+    initial = dict(init_from or {})
     goes_on = run.prepare(settings.model_dump(mode="json"), resume)
     description.packer.write(run.code)
     import_folders.remember(run.code)
@@ -198,7 +200,13 @@ def _observe_end(observer: Observer, outcome: Outcome, memory: Memory) -> None:
     elif outcome.interrupted is not None:
         status = "stopped"
     error = outcome.failure.message if outcome.failure else None
-    fields = {"status": status, "step": memory.step, "error": error, "metrics": memory.metrics}
+    known = {"step": memory.step} | outcome.summaries.get(0, {}) | outcome.conducted
+    fields = {
+        "status": status,
+        "step": known["step"],
+        "error": error,
+        "metrics": memory.metrics,
+    }
     observer.observe(Event("job_end", time.time(), fields))
 
 

@@ -46,7 +46,8 @@ class Layers:
         entries = {}
         for spec in specs:
             own = [part.file for part in files[spec.name]]
-            shown = spec.model_copy(update={"optimizer": spec.optimizer or self._default})
+            used = (spec.optimizer or self._default) if spec.trainable else None
+            shown = spec.model_copy(update={"optimizer": used})
             layers = [own] if full else [own, self._full[spec.name]]
             entries[spec.name] = TableEntry(spec=shown.model_dump(mode="json"), layers=layers)
             if full:

@@ -1,6 +1,10 @@
 """Tables in this process, and training with them in a loop of one's own."""
 
+import copy
+import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +16,7 @@ from torch import nn
 from flambeau.config.optimizer import optim
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings import InProcessTables, SparseEmbedding, externalize, train_in_process
+from flambeau.embeddings.attach import begin_without_rows
 from flambeau.embeddings.backend import TableGradient
 from flambeau.errors import ModelError
 
@@ -121,3 +126,26 @@ def test_the_seed_decides_first_values() -> None:
         train_in_process(module, seed=seed)
         firsts.append(module(torch.tensor([5])).tolist())
     assert firsts[0] == firsts[1] != firsts[2]
+
+
+def test_a_table_without_an_optimizer_is_not_trained() -> None:
+    module = SparseEmbedding(TableSpec("item", 2))
+    handle = train_in_process(module)
+    module(torch.tensor([1, 2])).sum().backward()
+    with pytest.raises(ModelError, match="table 'item' has no optimizer"):
+        handle.step()
+
+
+@pytest.mark.parametrize("copy_of", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_says_that_it_has_no_rows(copy_of: Callable[[Any], Any]) -> None:
+    module = SparseEmbedding(TableSpec("item", 2)).eval()
+    assert copy_of(module)(torch.tensor([1])).shape == (1, 2)
+    train_in_process(module)
+    other = copy_of(copy_of(module))
+    with pytest.raises(ModelError, match="copy of a model whose table 'item'"):
+        other(torch.tensor([1]))
+    with pytest.raises(ModelError, match="rows that training cannot take along"):
+        begin_without_rows(other, others=False)
+    begin_without_rows(other, others=True)
+    train_in_process(other)
+    assert other(torch.tensor([1])).shape == (1, 2)
