@@ -9,7 +9,7 @@ from source_tree import SourceFile, imports, source_files
 LAYERS = (
     ("errors", "version"),
     ("config",),
-    ("observe", "checkpoint", "messaging"),
+    ("observe", "checkpoint", "messaging", "kernels"),
     ("coordination", "tables", "data"),
     ("embeddings",),
     ("parameter_server", "clusters", "features"),

@@ -54,18 +54,33 @@ def _expand(names: Any) -> Any:
 
 
 class Binding(Settings):
-    """How columns meet the model."""
+    """How columns meet the model.
+
+    Texts among the inputs become 64-bit ids by hash, salted with the column's name; columns that
+    share a table need the same salt: `hash={"history": "item"}`. `crosses` makes columns of ids
+    from others: `{"user_x_ad": ["user", "ad"]}`.
+    """
 
     inputs: tuple[str, ...] | dict[str, Columns] | None = None
     label: str | tuple[str, ...] | dict[str, str] | None = None
     weight: str | None = None
     keys: tuple[str, ...] = ()
     group: str | None = None
+    hash: dict[str, str] = {}
+    crosses: dict[str, tuple[str, ...]] = {}
 
     @property
     def maskable(self) -> frozenset[str]:
         """Columns that may hold NaN, for "this row has no label for this task"."""
         return frozenset(self.label.values()) if isinstance(self.label, dict) else frozenset()
+
+    @field_validator("crosses")
+    @classmethod
+    def _crosses_have_parts(cls, crosses: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for name, members in crosses.items():
+            if len(members) < 2 or name in members:
+                raise ValueError(f"'{name}' must be made of two or more other columns")
+        return crosses
 
     @field_validator("inputs", "label", "keys", mode="before")
     @classmethod

@@ -1,5 +1,6 @@
 """Arrow record batches as columns of a batch."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,38 +9,142 @@ import pyarrow.compute as pc
 import torch
 
 from flambeau.data.batch import Column
+from flambeau.data.jagged import Jagged
 from flambeau.errors import DataError
 
 # torch has hardly any operations for these.
 _WIDER = {pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
+#: The members of a bag's items, in the order of `Jagged`; only the first must be there.
+MEMBERS = ("id", "value", "field")
 
 
-def to_columns(batch: pa.RecordBatch, nullable: frozenset[str] = frozenset()) -> dict[str, Column]:
+def to_columns(
+    batch: pa.RecordBatch,
+    nullable: frozenset[str] = frozenset(),
+    salts: Mapping[str, str] | None = None,
+) -> dict[str, Column]:
     """Numbers as tensors, lists of numbers as tensors [rows, length], the rest as objects.
 
-    Times become int64 in their own unit. A missing float is NaN; a missing integer or boolean is
-    an error, except in the columns `nullable`, which then become float64 with NaN. The tensors own
-    their memory.
+    Lists of structs with the members `id` (and `value`, and `field`), and maps of numbers, are
+    jagged. Times become int64 in their own unit. A
+    missing float is NaN; a missing integer or boolean is an error, except in the columns
+    `nullable`, which then become float64 with NaN. The tensors own their memory.
+
+    Columns in `salts` are inputs: texts become ids, by hash with the salt, lists of ids may differ
+    in length, and a missing id or list is an empty bag.
     """
     columns: dict[str, Column] = {}
+    salts = salts or {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            columns[name] = _column(column, name in nullable)
+            if name in salts:
+                column = _hashed(column, salts[name])
+            columns[name] = _column(column, name in nullable, name in salts)
         except (pa.ArrowException, _MissingError) as error:
             raise DataError(f"column {name!r}: {error}") from error
     return columns
+
+
+def holds_text(schema: pa.Schema, name: str) -> bool:
+    """Whether a column that may be there is one of texts."""
+    kind = schema.field(name).type if name in schema.names else pa.null()
+    return _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 class _MissingError(ValueError):
     """A value that has to be there and is not."""
 
 
-def _column(column: pa.Array, nullable: bool) -> Column:
+def _hashed(column: pa.Array, salt: str) -> pa.Array:
+    """The column with ids in the place of texts."""
+    kind = column.type
+    items = kind.value_type if _is_list(kind) or pa.types.is_dictionary(kind) else kind
+    if not _is_text(items) and not pa.types.is_dictionary(items):
+        return column
+    from flambeau.data.text_hash import hash_texts  # loads Numba, which few need
+
+    if pa.types.is_dictionary(kind) and _is_text(kind.value_type):
+        ids = pa.array(hash_texts(column.dictionary, salt))
+        return ids.take(column.indices)
+    if _is_text(kind):
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        return pa.array(hash_texts(column, salt), mask=missing)
+    if _is_list(kind) and (_is_text(kind.value_type) or pa.types.is_dictionary(kind.value_type)):
+        bags = column.cast(pa.large_list(kind.value_type))
+        present = pc.fill_null(pc.list_value_length(bags), 0)
+        return _lists(_hashed(bags.flatten(), salt), present)
+    return column
+
+
+def _lists(items: pa.Array, lengths: pa.Array) -> pa.Array:
+    offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
+    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), items)
+
+
+def _column(column: pa.Array, nullable: bool, is_input: bool) -> Column:
+    bags = _bags(column, is_input)
+    if bags is not None:
+        return bags
     numbers = _numbers(column)
     if numbers is None:
         objects: np.ndarray[Any, Any] = column.to_numpy(zero_copy_only=False)
         return objects.astype(object, copy=False)
     return _tensor(numbers, nullable)
+
+
+def _bags(column: pa.Array, is_input: bool) -> Jagged | None:
+    """The column as bags of ids, if that is what it holds."""
+    kind = column.type
+    if pa.types.is_map(kind) and pa.types.is_integer(kind.key_type):
+        return _jagged(column, column.keys, column.items, None)
+    if not _is_list(kind):
+        if is_input and pa.types.is_integer(kind) and column.null_count:
+            present = column.is_valid().cast(pa.int64())
+            return Jagged(_ids(column.drop_null()), _offsets(present))
+        return None
+    items = kind.value_type
+    if pa.types.is_struct(items) and items.get_field_index(MEMBERS[0]) >= 0:
+        parts = column.flatten()
+        found = [
+            parts.field(name) if items.get_field_index(name) >= 0 else None for name in MEMBERS
+        ]
+        return _jagged(column, *found)
+    varies = is_input and pa.types.is_integer(items) and not pa.types.is_fixed_size_list(kind)
+    if varies and (column.null_count or not _equal_lengths(column)):
+        return _jagged(column, column.flatten(), None, None)
+    return None
+
+
+def _jagged(
+    column: pa.Array, ids: pa.Array, values: pa.Array | None, fields: pa.Array | None
+) -> Jagged:
+    if pa.types.is_map(column.type):
+        bounds = column.offsets.to_numpy().astype(np.int64)
+        first, last = int(bounds[0]), int(bounds[-1])
+        ids = ids.slice(first, last - first)
+        values = None if values is None else values.slice(first, last - first)
+        offsets = torch.from_numpy(bounds - first)
+    else:
+        offsets = _offsets(pc.fill_null(pc.list_value_length(column), 0))
+    for part in (ids, values, fields):
+        if part is not None:
+            _require_all(part)
+    return Jagged(
+        _ids(ids),
+        offsets,
+        None if values is None else _tensor(values.cast(pa.float32()), nullable=False),
+        None if fields is None else _ids(fields),
+    )
+
+
+def _ids(column: pa.Array) -> torch.Tensor:
+    return _tensor(column.cast(pa.int64()), nullable=False)
+
+
+def _offsets(lengths: pa.Array) -> torch.Tensor:
+    out = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths.to_numpy(zero_copy_only=False), out=out[1:])
+    return torch.from_numpy(out)
 
 
 def _numbers(column: pa.Array) -> pa.Array | None:
@@ -92,6 +197,17 @@ def _as_float(column: pa.Array) -> pa.Array:
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     return column.cast(pa.float64(), safe=False)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_string_view(kind)
+    )
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -7,7 +7,10 @@ from typing import Any, final
 import numpy as np
 import torch
 
-Column = torch.Tensor | np.ndarray[Any, Any]
+from flambeau.data import jagged
+from flambeau.data.jagged import Jagged
+
+Column = torch.Tensor | Jagged | np.ndarray[Any, Any]
 
 
 @final
@@ -15,8 +18,9 @@ Column = torch.Tensor | np.ndarray[Any, Any]
 class Batch(Mapping[str, Column]):
     """Rows as columns: `batch["age"]` is a tensor whose first dimension is the row.
 
-    Columns that are not numbers (strings, kept for `keys=`) are numpy object arrays. `epoch` and
-    `index` say where in the training the batch belongs; random augmentation is keyed by them.
+    A column with any number of ids in a row is a `Jagged`. Columns that are not numbers (strings,
+    kept for `keys=`) are numpy object arrays. `epoch` and `index` say where in the training the
+    batch belongs; random augmentation is keyed by them.
     """
 
     columns: Mapping[str, Column]
@@ -35,15 +39,15 @@ class Batch(Mapping[str, Column]):
 
     def slice(self, start: int, stop: int) -> "Batch":
         """Rows `start` to `stop` as views: nothing is copied."""
-        columns = {name: column[start:stop] for name, column in self.columns.items()}
+        columns = {
+            name: column.slice(start, stop) if isinstance(column, Jagged) else column[start:stop]
+            for name, column in self.columns.items()
+        }
         return Batch(columns, min(stop, self.size) - start, self.epoch, self.index)
 
     def take(self, rows: torch.Tensor) -> "Batch":
         """The given rows, in that order, copied."""
-        columns = {
-            name: column[rows] if isinstance(column, torch.Tensor) else column[rows.numpy()]
-            for name, column in self.columns.items()
-        }
+        columns = {name: _take(column, rows) for name, column in self.columns.items()}
         return Batch(columns, len(rows), self.epoch, self.index)
 
     def at(self, epoch: int, index: int) -> "Batch":
@@ -55,12 +59,20 @@ class Batch(Mapping[str, Column]):
         if device.type == "cpu":
             return self
         columns = {
-            name: column.to(device, non_blocking=True)
-            if isinstance(column, torch.Tensor)
-            else column
+            name: column if isinstance(column, np.ndarray) else _move(column, device)
             for name, column in self.columns.items()
         }
         return Batch(columns, self.size, self.epoch, self.index)
+
+
+def _take(column: Column, rows: torch.Tensor) -> Column:
+    if isinstance(column, Jagged):
+        return column.take(rows)
+    return column[rows] if isinstance(column, torch.Tensor) else column[rows.numpy()]
+
+
+def _move(column: torch.Tensor | Jagged, device: torch.device) -> torch.Tensor | Jagged:
+    return column.to(device) if isinstance(column, Jagged) else column.to(device, non_blocking=True)
 
 
 def concatenate(batches: list[Batch]) -> Batch:
@@ -69,10 +81,15 @@ def concatenate(batches: list[Batch]) -> Batch:
         return batches[0]
     first = batches[0]
     columns: dict[str, Column] = {}
-    for name, column in first.columns.items():
-        parts = [batch.columns[name] for batch in batches]
-        if isinstance(column, torch.Tensor):
-            columns[name] = torch.cat(parts)  # type: ignore[arg-type]
-        else:
-            columns[name] = np.concatenate(parts)
+    for name in first.columns:
+        columns[name] = _concatenated([batch.columns[name] for batch in batches])
     return Batch(columns, sum(batch.size for batch in batches), first.epoch, first.index)
+
+
+def _concatenated(parts: list[Any]) -> Column:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    # A list column is jagged only where its lists differ in length.
+    if any(isinstance(part, Jagged) for part in parts) or len({p.shape[1:] for p in parts}) > 1:
+        return jagged.concatenate(parts)
+    return torch.cat(parts)

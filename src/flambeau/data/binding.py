@@ -1,20 +1,26 @@
 """How columns meet the model: one rule, the same in training, evaluation and prediction."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, final
 
+import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
 from flambeau.config import Binding
+from flambeau.data import crossing, jagged
+from flambeau.data.arrow_columns import holds_text, to_columns
 from flambeau.data.batch import Batch, Column
+from flambeau.data.jagged import Jagged
 from flambeau.errors import DataError, ModelError
 
 STACKED = "inputs"
 
 Label = Tensor | dict[str, Tensor] | None
+GroupColumn = Tensor | np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -50,26 +56,42 @@ class Binder:
         self._parameters = tuple(parameters)
         self._positional, self._named = self._bind(parameters)
         self._label = self._label_columns()
-        for name in self._used():
+        read = [name for name in self._used() if name not in settings.crosses]
+        read += [name for members in settings.crosses.values() for name in members]
+        for name in read:
             self._check(name)
         self.stacks = self._stacks()
         wants_all = whole_batch or self._batch_parameter is not None
         #: The columns to read: those that are used, or all.
-        self.columns = shape.columns if wants_all else tuple(dict.fromkeys(self._used()))
+        self.columns = shape.columns if wants_all else tuple(dict.fromkeys(read))
+        self._nullable = frozenset(self.label_columns())
+        self._salts = self._input_salts()
+        self._hashed: set[str] = set()
+
+    def read(self, records: pa.RecordBatch) -> Batch:
+        """Rows as they come from files, assembled."""
+        self._hashed |= {name for name in self._salts if holds_text(records.schema, name)}
+        columns = to_columns(records, self._nullable, self._salts)
+        return self.assemble(Batch(columns, records.num_rows))
 
     def assemble(self, batch: Batch) -> Batch:
         """The batch with its input columns stacked and in the model's precision.
 
         Done once for a large block of rows, before it is cut into batches.
         """
-        columns: dict[str, Column] = dict(batch.columns)
+        columns = self._with_ids(batch)
+        for name, members in self._settings.crosses.items():
+            columns[name] = crossing.cross(name, [columns[member] for member in members])
         for name, members in self.stacks.items():
-            columns[name] = self._stack([_tensor(batch, member) for member in members])
+            columns[name] = self._stack(
+                {member: _ids_or_numbers(columns, member) for member in members}
+            )
         for name in self._single_inputs():
-            columns[name] = self._convert(_tensor(batch, name))
-        stacked = {member for members in self.stacks.values() for member in members}
-        for member in stacked - set(self.stacks) - self._other_uses():
-            if self.columns != self._shape.columns:
+            columns[name] = self._convert(_ids_or_numbers(columns, name))
+        if self.columns != self._shape.columns:
+            parts = [*self.stacks.values(), *self._settings.crosses.values()]
+            done = {member for members in parts for member in members}
+            for member in done - set(self.stacks) - set(self._single_inputs()) - self._other_uses():
                 del columns[member]
         return Batch(columns, batch.size, batch.epoch, batch.index)
 
@@ -102,10 +124,15 @@ class Binder:
         name = self._settings.weight
         return None if name is None else _tensor(batch, name)
 
-    def group(self, batch: Batch) -> Column | None:
+    def group(self, batch: Batch) -> GroupColumn | None:
         """The group of each row, for grouped metrics."""
         name = self._settings.group
-        return None if name is None else batch[name]
+        if name is None:
+            return None
+        column = batch[name]
+        if isinstance(column, Jagged):
+            raise DataError(f"group='{name}' has several values in a row, or none; give one each")
+        return column
 
     def label_columns(self) -> tuple[str, ...]:
         """The label's columns; these may hold nulls, which mask a row for that task."""
@@ -220,8 +247,32 @@ class Binder:
                 f"there is no column '{name}'; the data has {_quoted(self._shape.columns)}"
             )
 
-    def _stack(self, members: Sequence[Tensor]) -> Tensor:
+    def _input_salts(self) -> dict[str, str]:
+        """The columns that the model sees, with what their texts are hashed with."""
+        crosses = self._settings.crosses
+        parts = [*self.stacks.values(), *crosses.values(), self._single_inputs()]
+        names = {name for members in parts for name in members} - crosses.keys()
+        names = (names | self._settings.hash.keys()) - self._other_uses()
+        return {name: self._settings.hash.get(name, name) for name in names}
+
+    def _with_ids(self, batch: Batch) -> dict[str, Column]:
+        """The columns, with ids in the place of texts that come from memory."""
+        columns: dict[str, Column] = dict(batch.columns)
+        for name, salt in self._salts.items():
+            column = columns.get(name)
+            if isinstance(column, np.ndarray):
+                found = pa.record_batch({name: pa.array(column, from_pandas=True)})
+                columns |= to_columns(found, salts={name: salt})
+                self._hashed.add(name)
+        return columns
+
+    def _stack(self, named: Mapping[str, Tensor | Jagged]) -> Tensor | Jagged:
+        members = [member for member in named.values() if isinstance(member, Tensor)]
         floating = any(member.is_floating_point() for member in members)
+        if floating:
+            self._refuse_ids(named)
+        if len(members) < len(named):
+            return jagged.stack(list(named.values()))
         dtype = self._dtype if floating else torch.int64
         rows = members[0].shape[0]
         width = sum(1 if member.dim() == 1 else member.shape[1] for member in members)
@@ -233,7 +284,25 @@ class Binder:
             position += block.shape[1]
         return out
 
-    def _convert(self, value: Tensor) -> Tensor:
+    def _refuse_ids(self, named: Mapping[str, Tensor | Jagged]) -> None:
+        """What is stacked with floating-point numbers must be numbers."""
+        for name, member in named.items():
+            if isinstance(member, Jagged):
+                raise DataError(
+                    f"column '{name}' has missing or several ids in a row, and cannot be stacked "
+                    "with numbers: fill in what is missing, or make it an input of its own"
+                )
+            if name in self._hashed:
+                raise DataError(
+                    f"column '{name}' holds text, which becomes ids, and cannot be stacked with "
+                    "numbers: make it an input of its own, or leave it out of inputs="
+                )
+
+    def _convert(self, value: Tensor | Jagged) -> Tensor | Jagged:
+        if isinstance(value, Jagged):
+            if value.values is None:
+                return value
+            return replace(value, values=value.values.to(self._dtype))
         return value.to(self._dtype) if value.is_floating_point() else value
 
 
@@ -258,11 +327,21 @@ def _batch_parameter(parameters: Mapping[str, inspect.Parameter]) -> str | None:
     return None
 
 
+def _ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged:
+    column = columns[name]
+    if isinstance(column, np.ndarray):
+        raise DataError(
+            f"column '{name}' holds neither numbers nor texts nor lists of them; leave it out of "
+            "inputs= (keys= may name it)"
+        )
+    return column
+
+
 def _tensor(batch: Batch, name: str) -> Tensor:
     column = batch[name]
     if not isinstance(column, Tensor):
         raise DataError(
-            f"column '{name}' holds text, not numbers; leave it out of inputs= and label= "
+            f"column '{name}' holds text or lists, not numbers; leave it out of label= and weight= "
             "(keys= may name it)"
         )
     return column

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from flambeau.config import Loading
-from flambeau.data.arrow_columns import to_columns
 from flambeau.data.batch import Batch, concatenate
 from flambeau.data.binding import Binder
 from flambeau.data.read_ahead import ReadAhead
@@ -210,7 +209,6 @@ class StreamedLoader(Loader):
         super().__init__(binder, transform, loading.read_ahead)
         self._source, self._plan, self._worker = source, plan, worker
         self._shards = source.shards()
-        self._nullable = frozenset(binder.label_columns())
         # A whole number of batches, so that where a window begins follows from the step alone.
         self._window = plan.batch_size * max(1, loading.shuffle_rows // plan.batch_size)
 
@@ -253,8 +251,7 @@ class StreamedLoader(Loader):
             shard = self._shards[piece.shard]
             start, skip = piece.start + skip, 0
             for records in self._source.read(shard, self._binder.columns, start, piece.stop):
-                block = Batch(to_columns(records, self._nullable), records.num_rows)
-                yield self._binder.assemble(block)
+                yield self._binder.read(records)
 
 
 @final
@@ -313,9 +310,8 @@ def in_order(source: Source, binder: Binder, batch_size: int) -> Iterator[Batch]
         return map(binder.assemble, source.batches(Share(0, 1, 0, 0), batch_size))
     if isinstance(source, IndexedSource):
         return _indexed_in_order(source, binder, batch_size)
-    nullable = frozenset(binder.label_columns())
     blocks = (
-        binder.assemble(Batch(to_columns(records, nullable), records.num_rows))
+        binder.read(records)
         for shard in source.shards()
         for records in source.read(shard, binder.columns)
     )

@@ -10,7 +10,6 @@ from typing import Any, Protocol, final
 import numpy as np
 import torch
 
-from flambeau.data.arrow_columns import to_columns
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.loader import Transform, cut
@@ -92,7 +91,6 @@ class StreamedTasks(TaskReader):
         super().__init__(binder, transform, batch_size)
         self._source, self._seed = source, seed
         self._shards = source.shards()
-        self._nullable = frozenset(binder.label_columns())
         self._window = None if window is None else batch_size * max(1, window // batch_size)
 
     def _read(self, task: TaskLike) -> Iterator[Batch]:
@@ -114,8 +112,7 @@ class StreamedTasks(TaskReader):
         shard = self._shards[task.number]
         start = task.start + skip
         for records in self._source.read(shard, self._binder.columns, start, task.stop):
-            block = Batch(to_columns(records, self._nullable), records.num_rows)
-            yield self._binder.assemble(block)
+            yield self._binder.read(records)
 
 
 @final

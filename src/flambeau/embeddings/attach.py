@@ -1,5 +1,6 @@
 """The tables of a model, and giving its modules access to them."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import nn
@@ -45,10 +46,21 @@ def attach(model: nn.Module, lookups: LooksUp) -> None:
         module.lookups = lookups
 
 
-def prefetch_columns(model: nn.Module) -> list[tuple[TableSpec, str]]:
+@dataclass(frozen=True)
+class EarlyColumn:
+    """A column with ids of a table that are to be fetched early; `fields` as the module has it."""
+
+    spec: TableSpec
+    name: str
+    fields: int | None
+
+
+def prefetch_columns(model: nn.Module) -> list[EarlyColumn]:
     """Each table with a column of ids to fetch early, each pair once."""
     pairs = {
-        (module.spec.name, module.prefetch): (module.spec, module.prefetch)
+        (module.spec.name, module.prefetch): EarlyColumn(
+            module.spec, module.prefetch, module.fields
+        )
         for module in _modules(model)
         if module.prefetch is not None and module.spec.trainable
     }

@@ -6,7 +6,7 @@ left to torch, which is faster at it; its gradients of both are several times sl
 
 from typing import Any
 
-from flambeau.tables.compiled import kernel
+from flambeau.kernels.compiled import kernel
 
 
 @kernel

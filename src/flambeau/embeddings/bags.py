@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from flambeau.data.jagged import Jagged
 from flambeau.errors import ModelError
 
 #: More positions than this cannot be counted with the int32 that the kernels use.
@@ -17,6 +18,28 @@ def check_ids(table: str, ids: Tensor) -> None:
         raise ModelError(f"table '{table}': ids are {ids.dtype}; give torch.int64 (ids.long())")
     if ids.numel() > MOST_IDS:
         raise ModelError(f"table '{table}': {ids.numel()} ids in one call; at most {MOST_IDS}")
+
+
+def check_fields(table: str, ids: Tensor, fields: int) -> None:
+    """Refuse ids whose last dimension is not that of the fields."""
+    if ids.dim() == 0 or ids.shape[-1] != fields:
+        raise ModelError(
+            f"table '{table}': ids have shape {tuple(ids.shape)}; give one id for each of {fields} "
+            "fields, [rows, fields]"
+        )
+
+
+def check_width(table: str, ids: Jagged, fields: int | None, pooling: str) -> None:
+    """Refuse bags that are not one for each field, and several in a row that are not pooled."""
+    if fields is not None and ids.width != fields:
+        raise ModelError(
+            f"table '{table}': a row has {ids.width} bag(s) of ids; give one for each of {fields} "
+            "fields"
+        )
+    if pooling == "none" and (ids.width != 1 or fields is not None):
+        raise ModelError(
+            f"table '{table}': {ids.width} bags in a row need pooling='sum', 'mean' or 'max'"
+        )
 
 
 def check_weights(

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from flambeau.config.settings import nearest
 from flambeau.config.tables import TableSpec
+from flambeau.data.jagged import Jagged
 from flambeau.embeddings import bags, row_functions
 from flambeau.embeddings.lookups import Lookups
 from flambeau.embeddings.table_module import TableModule
@@ -25,6 +26,9 @@ class SparseEmbedding(TableModule):
     `forward` will be given, so that their rows can be fetched early. The module has no parameters:
     its table is attached by whoever trains or predicts, and is not copied or pickled with it.
     Without one, and without gradients, every id reads as the default row.
+
+    With `fields`, ids are [rows, fields], or a `Jagged` of that width: equal ids of different
+    fields have different rows, and the result is [rows, fields, dim], bags pooled.
     """
 
     def __init__(
@@ -34,9 +38,11 @@ class SparseEmbedding(TableModule):
         prefetch: str | None = None,
         *,
         include_last_offset: bool = False,
+        fields: int | None = None,
     ) -> None:
         super().__init__()
         self.spec, self.prefetch, self.include_last_offset = spec, prefetch, include_last_offset
+        self.fields = fields
         self.pooling = pooling or "none"
         if self.pooling not in POOLINGS:
             hint = nearest(self.pooling, POOLINGS)
@@ -55,7 +61,7 @@ class SparseEmbedding(TableModule):
         return self.training and torch.is_grad_enabled()
 
     def forward(
-        self, ids: Tensor, offsets: Tensor | None = None, weights: Tensor | None = None
+        self, ids: Tensor | Jagged, offsets: Tensor | None = None, weights: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Rows for ids (int64), on the ids' device.
 
@@ -64,7 +70,8 @@ class SparseEmbedding(TableModule):
         - otherwise: [..., dim], pooled over the last dimension of the ids; with `offsets` [bags],
           the starts of the bags in 1-D ids: [bags, dim]. An empty bag gives zeros.
 
-        `weights` of the ids' shape multiply the rows of a sum.
+        `weights` of the ids' shape multiply the rows of a sum. A `Jagged` brings its own offsets
+        and weights, and gives [rows, dim], or [rows, width, dim] if a row has several bags.
         """
         if torch.compiler.is_compiling():
             # A look-up talks to memory and processes that a compiler cannot see into.
@@ -72,9 +79,16 @@ class SparseEmbedding(TableModule):
         return self._look_up(ids, offsets, weights)
 
     def _look_up(
-        self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None
+        self, ids: Tensor | Jagged, offsets: Tensor | None, weights: Tensor | None
     ) -> Tensor | tuple[Tensor, Tensor]:
+        if isinstance(ids, Jagged):
+            assert offsets is None, "a jagged column has its offsets"
+            assert weights is None, "a jagged column has its values"
+            return self._bags(ids)
         bags.check_ids(self.spec.name, ids)
+        if self.fields is not None:
+            bags.check_fields(self.spec.name, ids, self.fields)
+            return self._each(ids)
         if weights is not None:
             bags.check_weights(self.spec.name, self.pooling, ids, weights, self.dtype)
             weights = weights.flatten().cpu()
@@ -84,6 +98,21 @@ class SparseEmbedding(TableModule):
         shape = ids.shape[:-1] if offsets is None else (len(ends) - 1,)
         pooled = row_functions.pool(*self._rows(ids), ends, self.pooling, weights)
         return pooled.view(*shape, self.spec.dim).to(ids.device)
+
+    def _bags(self, ids: Jagged) -> Tensor | tuple[Tensor, Tensor]:
+        name, device = self.spec.name, ids.ids.device
+        bags.check_width(name, ids, self.fields, self.pooling)
+        ends = ids.offsets.int().cpu()
+        if self.pooling == "none":
+            rows, mask = row_functions.padded(*self._rows(ids), ends)
+            return rows.to(device), mask.to(device)
+        weights = ids.values
+        if weights is not None:
+            bags.check_weights(name, self.pooling, ids.ids, weights, self.dtype)
+            weights = weights.cpu()
+        pooled = row_functions.pool(*self._rows(ids), ends, self.pooling, weights)
+        shape = (len(ids),) if ids.width == 1 and self.fields is None else (len(ids), ids.width)
+        return pooled.view(*shape, self.spec.dim).to(device)
 
     def _each(self, ids: Tensor) -> Tensor:
         rows = row_functions.take(*self._rows(ids))
@@ -99,9 +128,10 @@ class SparseEmbedding(TableModule):
             return bags.ends_of_rows(self.spec.name, ids)
         return bags.ends_of_offsets(self.spec.name, ids, offsets, self.include_last_offset)
 
-    def _rows(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+    def _rows(self, ids: Tensor | Jagged) -> tuple[Tensor, Tensor]:
         if self.lookups is not None:
-            return self.lookups.rows(self.spec, ids.flatten(), self.learns)
+            flat = self.lookups.folds.flat(ids, self.fields)
+            return self.lookups.rows(self.spec, flat, self.learns)
         if self.learns:
             raise ModelError(
                 f"table '{self.spec.name}' is not attached, so it cannot be trained; train the "
@@ -115,7 +145,8 @@ class SparseEmbedding(TableModule):
                 "result.model of its run"
             )
         row = torch.from_numpy(default_row(self.spec))
-        return row[None], torch.zeros(ids.numel(), dtype=torch.int32)
+        count = len(ids.ids) if isinstance(ids, Jagged) else ids.numel()
+        return row[None], torch.zeros(count, dtype=torch.int32)
 
     def __getstate__(self) -> dict[str, Any]:
         copied = self.copied or self.lookups is not None

@@ -15,5 +15,6 @@ class TableModule(nn.Module):
 
     spec: TableSpec
     prefetch: str | None
+    fields: int | None
     lookups: Any
     copied: bool

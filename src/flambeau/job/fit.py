@@ -51,6 +51,8 @@ def fit(
     weight: str | None = None,
     keys: Sequence[str] = (),
     group: str | None = None,
+    hash: Mapping[str, str] | None = None,
+    crosses: Mapping[str, Sequence[str]] | None = None,
     loss: Any = None,
     step: Any = None,
     optimizer: Any = "adam",
@@ -82,7 +84,9 @@ def fit(
     What to learn: `model` is an nn.Module, or a class or function that builds one on the workers.
     `train` and `valid` are `(x, y)` arrays or tensors, a dict of columns, a Dataset, a path or glob
     (Parquet, CSV, Arrow, idx, CIFAR, image folder), or `f(shard) -> DataLoader`. `inputs`, `label`,
-    `weight`, `keys` and `group` say which columns go where; `loss` is a name, a torch loss,
+    `weight`, `keys` and `group` say which columns go where; texts among the inputs become ids by
+    hash (columns that share a table share a salt: `hash={"history": "item"}`), and `crosses` makes
+    columns of ids from others, `{"user_x_ad": ["user", "ad"]}`. `loss` is a name, a torch loss,
     `{task: loss}` or `f(output, batch)`; `step=f(ctx, batch)` replaces the whole training step.
     `batch_size` is per worker and update.
 
@@ -107,6 +111,7 @@ def fit(
 def _settings(description: Description, given: dict[str, Any]) -> JobSettings:
     """The settings for the arguments of `fit`, by their names."""
     columns = {name: given[name] for name in ("inputs", "label", "weight", "group")}
+    columns |= {name: given[name] or {} for name in ("hash", "crosses")}
     binding = Binding(**columns, keys=tuple(given["keys"]))
     values = {
         **{name: value for name, value in given.items() if name in JobSettings.model_fields},

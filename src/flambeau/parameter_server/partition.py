@@ -5,7 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
-from flambeau.tables.compiled import kernel
+from flambeau.kernels.compiled import kernel
 from flambeau.tables.hashing import shards_of
 from flambeau.tables.ids import Ids
 

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from flambeau.config.tables import TableSpec
 from flambeau.data.batch import Batch
+from flambeau.data.jagged import Jagged
+from flambeau.embeddings.attach import EarlyColumn
 from flambeau.embeddings.backend import TableGradient
 from flambeau.embeddings.lookups import Lookups
 from flambeau.errors import ModelError
@@ -47,7 +49,7 @@ class Prefetcher:
         self,
         client: ServerClient,
         lookups: Lookups,
-        columns: Sequence[tuple[TableSpec, str]],
+        columns: Sequence[EarlyColumn],
     ) -> None:
         self._client, self._lookups, self._columns = client, lookups, columns
         self._batch: Batch | None = None
@@ -124,15 +126,16 @@ class Prefetcher:
         """The distinct ids of each table in a batch, over all columns that hold some."""
         columns: dict[str, list[Tensor]] = {}
         specs = {}
-        for spec, name in self._columns:
-            column = batch.columns.get(name)
-            if not isinstance(column, Tensor):
+        for early in self._columns:
+            spec, column = early.spec, batch.columns.get(early.name)
+            if not isinstance(column, Tensor | Jagged):
                 raise ModelError(
-                    f"prefetch='{name}' of table '{spec.name}': the batch has no such column of "
-                    f"ids; it has {', '.join(batch.columns)}"
+                    f"prefetch='{early.name}' of table '{spec.name}': the batch has no such column "
+                    f"of ids; it has {', '.join(batch.columns)}"
                 )
             specs[spec.name] = spec
-            columns.setdefault(spec.name, []).append(column)
+            ids = self._lookups.folds.flat(column, early.fields)
+            columns.setdefault(spec.name, []).append(ids)
         return {name: (specs[name], self._distinct(parts)) for name, parts in columns.items()}
 
     def _distinct(self, columns: Sequence[Tensor]) -> Ids:

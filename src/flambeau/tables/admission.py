@@ -8,8 +8,8 @@ import numpy as np
 
 from flambeau.config import tables as settings
 from flambeau.errors import CheckpointError
-from flambeau.tables.compiled import kernel
-from flambeau.tables.hashing import mix
+from flambeau.kernels.compiled import kernel
+from flambeau.kernels.mixing import mix
 from flambeau.tables.ids import Ids
 from flambeau.tables.sketch import CountMinSketch
 

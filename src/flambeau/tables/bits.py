@@ -4,7 +4,7 @@ from typing import Any, final
 
 import numpy as np
 
-from flambeau.tables.compiled import kernel
+from flambeau.kernels.compiled import kernel
 from flambeau.tables.index import Rows
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]

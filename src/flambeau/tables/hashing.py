@@ -4,28 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.tables.compiled import inlined, kernel
+from flambeau.kernels.compiled import kernel
+from flambeau.kernels.mixing import mix
 from flambeau.tables.ids import Ids
 
 #: Bits of the hash that choose the sub-table; the shard is chosen by others.
 SUBTABLE_BITS = 10
 
-_FACTOR = np.uint64(0xD6E8FEB86659FD93)
-_HALF = np.uint64(32)
 _SHARD_SHIFT = np.uint64(SUBTABLE_BITS)
 _SHARD_MASK = np.uint64((1 << 22) - 1)
-
-
-@inlined
-def mix(value: Any) -> Any:
-    """64 well-mixed bits of an integer."""
-    bits = np.uint64(value)
-    bits ^= bits >> _HALF
-    bits *= _FACTOR
-    bits ^= bits >> _HALF
-    bits *= _FACTOR
-    bits ^= bits >> _HALF
-    return bits
 
 
 @kernel

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.tables.compiled import AHEAD, carray, inlined, kernel, pointer, prefetch
-from flambeau.tables.hashing import SUBTABLE_BITS, mix
+from flambeau.kernels.compiled import AHEAD, carray, inlined, kernel, pointer, prefetch
+from flambeau.kernels.mixing import mix
+from flambeau.tables.hashing import SUBTABLE_BITS
 
 SUBTABLES = 1 << SUBTABLE_BITS
 EMPTY = np.int32(-1)
@@ -74,11 +75,16 @@ def slots_of(at: Any, capacity: Any, sub: Any) -> Any:
 
 @inlined
 def prefetch_place(wanted: Any, i: Any, at: Any, capacity: Any) -> Any:
-    """Ask for the memory where the search for `wanted[i]` begins, if there is such an item."""
+    """Ask for the memory where the search for `wanted[i]` begins, if there is such an item.
+
+    And for the slots behind: every third search goes on into the next line of the cache.
+    """
     if i < wanted.size:
         bits = mix(wanted[i])
         sub = subtable(bits)
-        prefetch(at[sub] + place(bits, capacity[sub]) * (4 * SLOT))
+        address = at[sub] + place(bits, capacity[sub]) * (4 * SLOT)
+        prefetch(address)
+        prefetch(address + 2 * (4 * SLOT))
 
 
 @kernel

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from flambeau.config.tables import TableSpec
-from flambeau.tables.compiled import inlined, kernel
-from flambeau.tables.hashing import mix
+from flambeau.kernels.compiled import inlined, kernel
+from flambeau.kernels.mixing import mix
 from flambeau.tables.ids import Ids
 from flambeau.tables.precision import COMPUTED, narrow, widen
 

@@ -4,8 +4,8 @@ from typing import Any, final
 
 import numpy as np
 
-from flambeau.tables.compiled import AHEAD, carray, inlined, kernel, pointer, prefetch
-from flambeau.tables.hashing import mix
+from flambeau.kernels.compiled import AHEAD, carray, inlined, kernel, pointer, prefetch
+from flambeau.kernels.mixing import mix
 from flambeau.tables.ids import Ids
 
 Array = np.ndarray[Any, Any]

@@ -4,8 +4,8 @@ from typing import Any, final
 
 import numpy as np
 
-from flambeau.tables.compiled import AHEAD, inlined, kernel, prefetch
-from flambeau.tables.hashing import mix
+from flambeau.kernels.compiled import AHEAD, inlined, kernel, prefetch
+from flambeau.kernels.mixing import mix
 from flambeau.tables.ids import Ids
 
 #: Each id has one cell in each of so many equal parts of the sketch.

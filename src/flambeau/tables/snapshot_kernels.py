@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.tables.compiled import kernel
+from flambeau.kernels.compiled import kernel
 from flambeau.tables.index_kernels import EMPTY, id_in, row_of, slots_of
 
 _ONE = np.uint64(1)

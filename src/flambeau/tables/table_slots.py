@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from flambeau.tables.compiled import kernel
-from flambeau.tables.hashing import mix
+from flambeau.kernels.compiled import kernel
+from flambeau.kernels.mixing import mix
 from flambeau.tables.index_kernels import EMPTY, place
 
 #: The most rows whose positions an int32 can hold.

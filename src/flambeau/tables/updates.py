@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.tables.compiled import kernel
+from flambeau.kernels.compiled import kernel
 from flambeau.tables.row_kernels import later, prefetch_row, row_in
 
 

@@ -7,8 +7,7 @@ import msgspec
 import numpy as np
 from torch import Tensor
 
-from flambeau.data.batch import Column
-from flambeau.data.binding import Label
+from flambeau.data.binding import GroupColumn, Label
 from flambeau.errors import ModelError
 from flambeau.strategies.group import Group
 from flambeau.training.losses import Loss, TaskLosses, task_outputs
@@ -31,7 +30,7 @@ class MetricSet:
         self._tasks: dict[str, dict[str, Metric]] = {}
 
     def update(
-        self, output: Any, label: Label, weight: Tensor | None, group: Column | None
+        self, output: Any, label: Label, weight: Tensor | None, group: GroupColumn | None
     ) -> None:
         """Count one batch."""
         if not self._single or label is None:

@@ -245,10 +245,15 @@ def test_what_does_not_fit_is_named(
         Binder(Binding(**settings), forward, shape)
 
 
-@pytest.mark.parametrize("settings", [{"inputs": ["age", "name"]}, {"inputs": {"x": "name"}}])
-def test_text_cannot_be_an_input(settings: Any) -> None:
+def test_text_cannot_be_stacked_with_numbers() -> None:
     with pytest.raises(DataError, match="'name' holds text"):
-        bind(lambda x: x, **settings)
+        bind(lambda x: x, inputs=["income", "name"])
+
+
+def test_text_cannot_be_a_label() -> None:
+    binder = Binder(Binding(inputs=["age"], label="name"), lambda x: x, NAMED)
+    with pytest.raises(DataError, match="'name' holds text"):
+        binder.label(binder.assemble(make_batch()))
 
 
 def test_a_function_without_a_signature_is_refused() -> None:

@@ -5,7 +5,7 @@ from matrix_tables import MatrixTables, matrix
 from torch import nn
 
 from flambeau.config.tables import TableSpec
-from flambeau.embeddings.attach import attach, has_tables, prefetch_columns, tables_of
+from flambeau.embeddings.attach import EarlyColumn, attach, has_tables, prefetch_columns, tables_of
 from flambeau.embeddings.lookups import Lookups
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.errors import ModelError
@@ -45,9 +45,12 @@ def test_attaching_declares_the_tables_and_reaches_every_module() -> None:
 
 
 def test_columns_to_prefetch_come_with_their_tables() -> None:
-    assert prefetch_columns(model()) == [(ITEM, "item"), (ITEM, "history")]
+    assert prefetch_columns(model()) == [
+        EarlyColumn(ITEM, "item", None),
+        EarlyColumn(ITEM, "history", None),
+    ]
 
 
 def test_a_column_is_prefetched_once_for_a_table() -> None:
     twice = nn.ModuleList([SparseEmbedding(ITEM, prefetch="item") for _ in range(2)])
-    assert prefetch_columns(twice) == [(ITEM, "item")]
+    assert prefetch_columns(twice) == [EarlyColumn(ITEM, "item", None)]

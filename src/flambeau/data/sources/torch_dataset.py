@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import default_collate
 
 from flambeau.data.batch import Batch, Column
+from flambeau.data.jagged import Jagged
 from flambeau.data.source import IndexedSource, IterableSource, Share
 from flambeau.data.sources.naming import Named, name_columns
 from flambeau.errors import DataError
@@ -109,14 +110,18 @@ def _column(name: str, values: list[Any]) -> Column:
 
 
 def _ready(name: str, column: Any) -> Column:
-    if isinstance(column, torch.Tensor):
+    if isinstance(column, torch.Tensor | Jagged):
         return column
     array = np.asarray(column)
     return array if array.dtype.kind in "OUS" else torch.as_tensor(array)
 
 
 def _batch(columns: dict[str, Column]) -> Batch:
-    sizes = {name: len(column) if column.ndim else 0 for name, column in columns.items()}
+    sizes = {name: _rows(column) for name, column in columns.items()}
     if len(set(sizes.values())) != 1:
         raise DataError(f"columns of one batch have different numbers of rows: {sizes}")
     return Batch(columns, next(iter(sizes.values())))
+
+
+def _rows(column: Column) -> int:
+    return len(column) if isinstance(column, Jagged) or column.ndim else 0

@@ -4,7 +4,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from flambeau.tables import compiled
+from flambeau.kernels import compiled
 
 
 @pytest.fixture

@@ -1,0 +1,205 @@
+"""Columns of bags: any number of ids in each row."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, final
+
+import torch
+from torch import Tensor
+
+from flambeau.errors import DataError, ModelError
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Jagged:
+    """Bags of ids, `width` of them in each row, one row's behind the other's.
+
+    `ids` (int64 [n]) are those of all bags; `offsets` (int64 [rows * width + 1]) say where each bag
+    begins, and the last one ends. `values` [n] weigh the ids, `fields` (int64 [n]) say where they
+    come from; either may be None. A bag may be empty: that is what a missing id is.
+
+    It goes to `SparseEmbedding` as it is. torch's own functions do not take it; `dense`, `each` and
+    `by_field` give it another form.
+    """
+
+    ids: Tensor
+    offsets: Tensor
+    values: Tensor | None = None
+    fields: Tensor | None = None
+    width: int = 1
+
+    def __post_init__(self) -> None:
+        assert self.ids.dtype is torch.int64
+        assert self.offsets.dtype is torch.int64
+        assert (len(self.offsets) - 1) % self.width == 0, "a whole number of rows"
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return (len(self.offsets) - 1) // self.width
+
+    @property
+    def lengths(self) -> Tensor:
+        """How many ids each bag has. [rows * width]"""
+        return self.offsets.diff()
+
+    @property
+    def rows(self) -> Tensor:
+        """The row of each id. [n]"""
+        bags = torch.repeat_interleave(self.lengths)
+        return bags if self.width == 1 else bags // self.width
+
+    def slice(self, start: int, stop: int) -> "Jagged":
+        """Rows `start` to `stop`; ids are not copied."""
+        offsets = self.offsets[start * self.width : min(stop, len(self)) * self.width + 1]
+        first, last = int(offsets[0]), int(offsets[-1])
+        return self._of(lambda part: part[first:last], offsets - first)
+
+    def take(self, rows: Tensor) -> "Jagged":
+        """The given rows, in that order, copied."""
+        count = len(rows) * self.width
+        starts = self.offsets[:-1].view(-1, self.width)[rows].reshape(count)
+        lengths = self.lengths.view(-1, self.width)[rows].reshape(count)
+        offsets = _offsets(lengths)
+        shifts = torch.repeat_interleave(starts - offsets[:-1], lengths)
+        places = shifts + torch.arange(len(shifts))
+        return self._of(lambda part: part[places], offsets)
+
+    def to(self, device: torch.device) -> "Jagged":
+        """The same bags on `device`."""
+
+        def move(part: Tensor) -> Tensor:
+            return part.to(device, non_blocking=True)
+
+        return self._of(move, move(self.offsets))
+
+    def each(self, width: int) -> "Jagged":
+        """Rows of exactly `width` ids as so many bags of one id."""
+        wrong = (self.lengths != width).nonzero()
+        if self.width != 1 or len(wrong):
+            row = int(wrong[0]) if len(wrong) else 0
+            raise DataError(
+                f"row {row} of the batch has {int(self.lengths[row])} ids, not one for each of "
+                f"{width} fields; give fields with the ids (libffm), or use a model without fields"
+            )
+        offsets = torch.arange(len(self.ids) + 1)
+        return replace(self, offsets=offsets, fields=None, width=width)
+
+    def by_field(self, count: int) -> "Jagged":
+        """The ids of each row in `count` bags, by their fields (0 to count - 1)."""
+        if self.fields is None or self.width != 1:
+            raise DataError("these ids have no fields; read them from libffm, or give columns")
+        if len(self.fields) and not 0 <= int(self.fields.min()) <= int(self.fields.max()) < count:
+            low, high = int(self.fields.min()), int(self.fields.max())
+            raise DataError(f"fields go from {low} to {high}; the model has {count}, from 0 on")
+        from flambeau.data import jagged_kernels  # loads Numba, which few need
+
+        order, offsets = jagged_kernels.by_field(self.offsets, self.fields, count)
+        regrouped = self._of(lambda part: part[order], offsets)
+        return replace(regrouped, fields=None, width=count)
+
+    def dense(self, size: int) -> Tensor:
+        """Rows [rows, size] with `values` (1 without any) at the places that the ids name."""
+        if len(self.ids) and not 0 <= int(self.ids.min()) <= int(self.ids.max()) < size:
+            low, high = int(self.ids.min()), int(self.ids.max())
+            raise DataError(f"ids go from {low} to {high}; a dense row has places 0 to {size - 1}")
+        values = torch.ones(len(self.ids)) if self.values is None else self.values
+        out = values.new_zeros(len(self), size)
+        return out.index_put_((self.rows, self.ids), values, accumulate=True)
+
+    def plain(self) -> "Jagged":
+        """The same ids without values and fields."""
+        return replace(self, values=None, fields=None)
+
+    def _of(self, change: Callable[[Tensor], Tensor], offsets: Tensor) -> "Jagged":
+        """The same change to all that there is for each id."""
+        values = None if self.values is None else change(self.values)
+        fields = None if self.fields is None else change(self.fields)
+        return Jagged(change(self.ids), offsets, values, fields, self.width)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, kinds: Any, *_: Any, **__: Any) -> NoReturn:
+        name = getattr(function, "__name__", "this function")
+        raise ModelError(
+            f"torch's {name} was given a jagged column (ids of which a row may have several, or "
+            "none): pass it to a SparseEmbedding, or fill in what is missing in the data"
+        )
+
+
+def from_lists(
+    bags: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None
+) -> Jagged:
+    """One bag for each list of ids: `from_lists([[1, 2], [], [3]])`."""
+    lengths = torch.tensor([len(bag) for bag in bags], dtype=torch.int64)
+    ids = torch.tensor([number for bag in bags for number in bag], dtype=torch.int64)
+    flat = None if values is None else torch.tensor([value for bag in values for value in bag])
+    return Jagged(ids, _offsets(lengths), flat)
+
+
+def from_rows(ids: Tensor) -> Jagged:
+    """One bag for each row of a tensor [rows] or [rows, length]."""
+    length = 1 if ids.dim() == 1 else ids.shape[1]
+    return Jagged(ids.reshape(-1).long(), torch.arange(len(ids) + 1) * length)
+
+
+def stack(members: Sequence[Tensor | Jagged]) -> Jagged:
+    """Columns beside each other: a row has the bags of all; a tensor [rows, k] has k of them."""
+    parts = [part if isinstance(part, Jagged) else _one_id_bags(part) for part in members]
+    width = sum(part.width for part in parts)
+    lengths = torch.cat([part.lengths.view(len(part), part.width) for part in parts], dim=1)
+    offsets = _offsets(lengths.reshape(-1))
+    places = _places(parts, offsets, width)
+    ids = _merge([part.ids for part in parts], places, torch.int64)
+    values = None
+    if any(part.values is not None for part in parts):
+        values = _merge([_values(part) for part in parts], places, torch.float32)
+    return Jagged(ids, offsets, values, width=width)
+
+
+def concatenate(parts: Sequence[Tensor | Jagged]) -> Jagged:
+    """The rows of several columns of one width, one after the other."""
+    jagged = [part if isinstance(part, Jagged) else from_rows(part) for part in parts]
+    first = jagged[0]
+    counts = torch.tensor([0, *[len(part.ids) for part in jagged[:-1]]]).cumsum(0)
+    shifted = [part.offsets[1:] + shift for part, shift in zip(jagged, counts, strict=True)]
+    values = fields = None
+    if any(part.values is not None for part in jagged):
+        values = torch.cat([_values(part) for part in jagged])
+    if first.fields is not None:
+        fields = torch.cat([part.fields for part in jagged if part.fields is not None])
+    ids = torch.cat([part.ids for part in jagged])
+    return Jagged(ids, torch.cat([torch.zeros(1).long(), *shifted]), values, fields, first.width)
+
+
+def _one_id_bags(ids: Tensor) -> Jagged:
+    width = 1 if ids.dim() == 1 else ids.shape[1]
+    return Jagged(ids.reshape(-1).long(), torch.arange(ids.numel() + 1), width=width)
+
+
+def _places(parts: Sequence[Jagged], offsets: Tensor, width: int) -> list[Tensor]:
+    """Where each part's ids go among those of all."""
+    places, first = [], 0
+    starts = offsets[:-1].view(-1, width)
+    for part in parts:
+        own = starts[:, first : first + part.width].reshape(-1)
+        shifts = torch.repeat_interleave(own - part.offsets[:-1], part.lengths)
+        places.append(shifts + torch.arange(len(part.ids)))
+        first += part.width
+    return places
+
+
+def _merge(parts: Sequence[Tensor], places: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    out = torch.empty(sum(len(part) for part in parts), dtype=dtype)
+    for part, place in zip(parts, places, strict=True):
+        out[place] = part.to(dtype)
+    return out
+
+
+def _values(part: Jagged) -> Tensor:
+    return torch.ones(len(part.ids)) if part.values is None else part.values
+
+
+def _offsets(lengths: Tensor) -> Tensor:
+    out = torch.zeros(len(lengths) + 1, dtype=torch.int64)
+    torch.cumsum(lengths, 0, out=out[1:])
+    return out

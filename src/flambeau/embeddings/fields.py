@@ -1,0 +1,47 @@
+"""One table for many fields: equal ids of different fields are different ids in the table."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flambeau.data.jagged import Jagged
+from flambeau.kernels.compiled import kernel
+from flambeau.kernels.mixing import mix
+
+
+@kernel
+def _salt(ids: Any, fields: int, out: Any) -> None:
+    for i in range(ids.size):
+        out[i] = ids[i] ^ np.int64(mix(i % fields + 1))
+
+
+@kernel
+def _salt_bags(ids: Any, offsets: Any, fields: int, out: Any) -> None:
+    for bag in range(offsets.size - 1):
+        salt = np.int64(mix(bag % fields + 1))
+        for i in range(offsets[bag], offsets[bag + 1]):
+            out[i] = ids[i] ^ salt
+
+
+def field_ids(ids: Tensor | Jagged, fields: int) -> Tensor:
+    """The ids [n] in the table for those of a tensor [..., fields], or of bags of that width.
+
+    An id and its field are put together by exclusive or with 64 bits of the field's own: twice the
+    same field gives the id back.
+    """
+    if isinstance(ids, Jagged):
+        given = ids.ids.cpu().numpy()
+        out = np.empty(given.size, np.int64)
+        _salt_bags(given, ids.offsets.cpu().numpy(), fields, out)
+    else:
+        given = ids.reshape(-1).contiguous().cpu().numpy()
+        out = np.empty(given.size, np.int64)
+        _salt(given, fields, out)
+    return torch.from_numpy(out)
+
+
+def table_id(id: int, field: int) -> int:
+    """The id in the table of one id of one field, and the other way round."""
+    return int(field_ids(torch.tensor([0] * field + [id]), field + 1)[-1])

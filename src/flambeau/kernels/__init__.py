@@ -1,0 +1,1 @@
+"""How compiled code is made, and what all of it needs."""

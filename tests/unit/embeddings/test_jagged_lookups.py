@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+from flambeau.config import optim
+from flambeau.config.tables import TableSpec
+from flambeau.data import jagged
+from flambeau.data.jagged import Jagged, from_lists
+from flambeau.embeddings import SparseEmbedding, train_in_process
+from flambeau.embeddings.fields import field_ids, table_id
+from flambeau.errors import ModelError
+
+
+def trained(module: SparseEmbedding) -> SparseEmbedding:
+    train_in_process(module, optim("sgd", lr=0.1))
+    return module
+
+
+def test_a_jagged_column_reads_as_ids_and_offsets_do():
+    module = trained(SparseEmbedding(TableSpec("t", 3), "sum"))
+    bags = from_lists([[1, 2], [], [3]], [[0.5, 2.0], [], [1.0]])
+    expected = module(bags.ids, bags.offsets[:-1], bags.values)
+    assert torch.equal(module(bags), expected)
+    assert module(bags).shape == (3, 3)
+    padded, mask = trained(SparseEmbedding(TableSpec("u", 3)))(bags.plain())
+    assert padded.shape == (3, 2, 3)
+    assert mask.tolist() == [[True, True], [False, False], [True, False]]
+
+
+def test_fields_have_rows_of_their_own():
+    module = trained(SparseEmbedding(TableSpec("t", 4), "sum", fields=2))
+    ids = torch.tensor([[7, 7], [8, 7]])
+    rows = module(ids)
+    assert rows.shape == (2, 2, 4)
+    assert not torch.equal(rows[0, 0], rows[0, 1])
+    assert torch.equal(rows[0, 1], rows[1, 1])
+    bags = jagged.stack([ids])
+    assert torch.equal(module(bags), rows)
+
+
+def test_a_missing_id_of_a_field_is_zero():
+    module = trained(SparseEmbedding(TableSpec("t", 2), "sum", fields=2))
+    bags = Jagged(torch.tensor([5]), torch.tensor([0, 0, 1]), width=2)
+    rows = module(bags)
+    assert torch.equal(rows[0, 0], torch.zeros(2))
+    assert torch.equal(rows[0, 1], module(torch.tensor([[0, 5]]))[0, 1])
+
+
+def test_an_id_in_the_table_can_be_turned_back():
+    salted = field_ids(torch.tensor([[3, 3, 3]]), 3)
+    assert len(set(salted.tolist())) == 3
+    assert [table_id(int(id), field) for field, id in enumerate(salted)] == [3, 3, 3]
+
+
+def test_the_same_ids_are_salted_once():
+    module = trained(SparseEmbedding(TableSpec("t", 2), "sum", fields=2))
+    ids = torch.tensor([[1, 2]])
+    folds = module.lookups.folds
+    assert folds.flat(ids, 2) is folds.flat(ids, 2)
+    assert folds.flat(ids, 2) is not folds.flat(ids, 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "ids", "message"),
+    [
+        ({"fields": 3}, torch.tensor([[1, 2]]), "one id for each of 3 fields"),
+        ({"fields": 3}, from_lists([[1]]), r"1 bag\(s\) of ids; give one for each of 3"),
+        ({"pooling": "none"}, jagged.stack([torch.tensor([[1, 2]])]), "2 bags in a row need"),
+        ({"pooling": "mean"}, from_lists([[1]], [[2.0]]), "weights are for pooling='sum'"),
+    ],
+)
+def test_bags_that_do_not_fit_are_refused(module, ids, message):
+    settings = {"pooling": "sum", **module}
+    with pytest.raises(ModelError, match=message):
+        trained(SparseEmbedding(TableSpec("t", 2), **settings))(ids)
