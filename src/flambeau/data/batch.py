@@ -47,7 +47,11 @@ class Batch(Mapping[str, Column]):
 
     def take(self, rows: torch.Tensor) -> "Batch":
         """The given rows, in that order, copied."""
-        columns = {name: _take(column, rows) for name, column in self.columns.items()}
+        taken: dict[int, Column] = {}  # a column may have two names
+        for column in self.columns.values():
+            if id(column) not in taken:
+                taken[id(column)] = _take(column, rows)
+        columns = {name: taken[id(column)] for name, column in self.columns.items()}
         return Batch(columns, len(rows), self.epoch, self.index)
 
     def at(self, epoch: int, index: int) -> "Batch":

@@ -77,7 +77,8 @@ class Binder:
     def assemble(self, batch: Batch) -> Batch:
         """The batch with its input columns stacked and in the model's precision.
 
-        Done once for a large block of rows, before it is cut into batches.
+        They also go by the names of the parameters they are for, unless other columns do. Done once
+        for a large block of rows, before it is cut into batches.
         """
         columns = self._with_ids(batch)
         for name, members in self._settings.crosses.items():
@@ -93,6 +94,8 @@ class Binder:
             done = {member for members in parts for member in members}
             for member in done - set(self.stacks) - set(self._single_inputs()) - self._other_uses():
                 del columns[member]
+        for argument, name in self._arguments():
+            columns.setdefault(argument, columns[name])
         return Batch(columns, batch.size, batch.epoch, batch.index)
 
     def arguments(self, batch: Batch) -> tuple[list[Any], dict[str, Any]]:
@@ -216,6 +219,11 @@ class Binder:
         if clash:
             raise ModelError(f"{_quoted(clash)} is both a column in use and a stacked input")
         return stacks
+
+    def _arguments(self) -> list[tuple[str, str]]:
+        """The parameters of `forward` with their columns, which go by both names."""
+        places = [name for name in self._parameters if name != self._batch_parameter]
+        return [*zip(places, self._positional, strict=False), *self._named.items()]
 
     def _single_inputs(self) -> list[str]:
         inputs = self._settings.inputs

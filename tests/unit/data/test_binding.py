@@ -144,7 +144,7 @@ def test_only_columns_in_use_are_read() -> None:
 def test_with_the_whole_batch_all_columns_are_read() -> None:
     binder = Binder(Binding(inputs=("age", "item")), lambda x: x, NAMED, whole_batch=True)
     assert binder.columns == COLUMNS
-    assert set(binder.assemble(make_batch())) == {*COLUMNS, "inputs"}
+    assert set(binder.assemble(make_batch())) == {*COLUMNS, "inputs", "x"}
 
 
 def test_members_of_a_stack_are_let_go_unless_they_are_used_otherwise() -> None:
@@ -152,7 +152,7 @@ def test_members_of_a_stack_are_let_go_unless_they_are_used_otherwise() -> None:
     binder = Binder(settings, lambda x: x, NAMED)
     some = make_batch()
     batch = Batch({name: some[name] for name in binder.columns}, some.size)
-    assert set(binder.assemble(batch)) == {"inputs", "item", "weight"}
+    assert set(binder.assemble(batch)) == {"inputs", "item", "weight", "x"}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -259,3 +259,13 @@ def test_text_cannot_be_a_label() -> None:
 def test_a_function_without_a_signature_is_refused() -> None:
     with pytest.raises(ModelError, match="no signature"):
         Binder(Binding(), dict, NAMED)
+
+
+def test_columns_also_go_by_the_names_of_their_parameters() -> None:
+    named = Binder(Binding(inputs={"x": "age"}), lambda x: x, NAMED).assemble(make_batch())
+    assert named["x"] is named["age"]
+    taken = named.take(torch.tensor([1]))
+    assert taken["x"] is taken["age"]
+    shape = Shape(("x", "z", "y"), positional=("x", "z"), labels=("y",))
+    placed = Binder(Binding(), lambda a, b: a, shape).assemble(arrays())
+    assert placed["b"] is placed["z"]

@@ -145,7 +145,7 @@ def test_columns_are_crossed():
     found = bind(batch, forward, inputs={"both": "a_b"}, crosses={"a_b": ["a", "b"]})
     expected = combine([np.array([1, 2]), np.array([3, 4])], "a_b")
     assert found["a_b"].tolist() == expected.tolist()
-    assert set(found) == {"a_b", "y"}
+    assert set(found) == {"a_b", "both", "y"}
     swapped = combine([np.array([3, 4]), np.array([1, 2])], "a_b")
     assert not set(swapped) & set(expected)
 

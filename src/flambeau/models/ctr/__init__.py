@@ -1,0 +1,1 @@
+"""Recommender models: ids and numbers in, logits out."""
