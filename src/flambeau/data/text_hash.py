@@ -28,13 +28,13 @@ def hash_bytes(data: Any, start: Any, stop: Any, salt: Any) -> Any:
     while position + 8 <= stop:
         word = np.uint64(0)
         for k in range(8):
-            word |= np.uint64(data[position + k]) << np.uint64(8 * k)
+            word |= np.uint64(data[np.uint64(position + k)]) << np.uint64(8 * k)
         state = mix(state ^ word) + _GOLDEN
         position += 8
     word = np.uint64(0)
     shift = np.uint64(0)
     while position < stop:
-        word |= np.uint64(data[position]) << shift
+        word |= np.uint64(data[np.uint64(position)]) << shift
         shift += _EIGHT
         position += 1
     return np.int64(mix(state ^ word))

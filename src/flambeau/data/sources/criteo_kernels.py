@@ -7,6 +7,7 @@ import numpy as np
 
 from flambeau.data.sources.number_kernels import (
     TAB,
+    byte,
     end_of_line,
     is_skipped,
     parse_float,
@@ -80,7 +81,7 @@ def _labels(data: Any, position: int, stop: int, labels: Any, row: int) -> tuple
         value, end, wrong = parse_float(data, position, stop)
         if wrong == NO_NUMBER:
             wrong = NO_LABEL
-        if wrong == FINE and end < stop and data[end] != TAB:
+        if wrong == FINE and end < stop and byte(data, end) != TAB:
             wrong = NO_LABEL
         if wrong != FINE:
             return position, wrong
@@ -96,12 +97,12 @@ def _numbers(
     for column in range(dense.shape[0]):
         if position > stop:
             return stop, COLUMNS_DIFFER
-        if position == stop or data[position] == TAB:
+        if position == stop or byte(data, position) == TAB:
             dense[column, row] = 0.0 if logarithm else np.nan
             position += 1
             continue
         value, end, wrong = parse_float(data, position, stop)
-        if wrong == FINE and end < stop and data[end] != TAB:
+        if wrong == FINE and end < stop and byte(data, end) != TAB:
             wrong = NO_NUMBER
         if wrong != FINE:
             return position, wrong
@@ -118,8 +119,8 @@ def _texts(
         if position > stop:
             return stop, COLUMNS_DIFFER
         end, high = position, np.uint8(0)
-        while end < stop and data[end] != TAB:
-            high |= data[end]
+        while end < stop and byte(data, end) != TAB:
+            high |= byte(data, end)
             end += 1
         if high >= _HIGH and not is_utf8(data, position, end):
             return position, NOT_UTF8
@@ -145,7 +146,7 @@ def _logarithm(value: Any) -> Any:
 def is_utf8(data: Any, position: int, stop: int) -> bool:
     """Whether the bytes are well-formed UTF-8."""
     while position < stop:
-        lead = np.int64(data[position])
+        lead = np.int64(byte(data, position))
         position += 1
         if lead < 0x80:
             continue
@@ -159,9 +160,9 @@ def is_utf8(data: Any, position: int, stop: int) -> bool:
         else:
             return False
         for _ in range(more):
-            if position == stop or data[position] & 0xC0 != 0x80:
+            if position == stop or byte(data, position) & 0xC0 != 0x80:
                 return False
-            code = (code << 6) | np.int64(data[position] & 0x3F)
+            code = (code << 6) | np.int64(byte(data, position) & 0x3F)
             position += 1
         if code < least or code > 0x10FFFF or 0xD800 <= code < 0xE000:
             return False
