@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from flambeau.data.sources.files import size_of
+from flambeau.data.sources.listing import files_at
+from flambeau.data.sources.urls import is_url, local_path, shown
 from flambeau.errors import DataError
 
 Paths = str | Sequence[str]
 
 
 def find_files(path: Paths, suffixes: Sequence[str] = ()) -> list[str]:
-    """The files meant by `path`, none of them empty.
+    """The files meant by `path`, none of them empty; each may be local or a URL.
 
     A directory stands for all files below it that end in one of `suffixes`, a glob for its
     matches; both in sorted order, without names that start with `_` or `.` (`_SUCCESS`).
@@ -24,19 +27,19 @@ def find_files(path: Paths, suffixes: Sequence[str] = ()) -> list[str]:
     if not patterns:
         raise DataError("the list of data files is empty")
     files = [file for pattern in patterns for file in _expand(pattern, suffixes)]
-    for file in files:
-        require_content(file)
-    return files
+    for file, size in files:
+        require_content(file, size)
+    return [file for file, _ in files]
 
 
-def require_content(path: str) -> None:
-    """Raise `DataError` when the file is missing or has no bytes."""
+def require_content(path: str, size: int | None = None) -> None:
+    """Raise `DataError` when the file is missing or has no bytes; `size` if it is known."""
     try:
-        size = os.path.getsize(path)
+        size = size_of(path) if size is None else size
     except OSError as error:
         raise DataError(f"{path} cannot be opened: {error.strerror}{_looked_in(path)}") from error
     if size == 0:
-        raise DataError(f"{path} is empty (0 bytes)")
+        raise DataError(f"{shown(path)} is empty (0 bytes)")
 
 
 @contextmanager
@@ -45,11 +48,17 @@ def reading(path: str, kind: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read as {kind}: {error}") from error
+        raise DataError(f"{shown(path)} cannot be read as {kind}: {error}") from error
 
 
-def _expand(pattern: str, suffixes: Sequence[str]) -> list[str]:
-    pattern = os.path.expanduser(pattern)
+def _expand(pattern: str, suffixes: Sequence[str]) -> list[tuple[str, int | None]]:
+    """The files with their sizes, where these are known already."""
+    if is_url(pattern):
+        return files_at(pattern, suffixes)
+    return [(file, None) for file in _local(os.path.expanduser(local_path(pattern)), suffixes)]
+
+
+def _local(pattern: str, suffixes: Sequence[str]) -> list[str]:
     if os.path.isdir(pattern):
         return _below(pattern, suffixes)
     if os.path.exists(pattern):
@@ -58,7 +67,7 @@ def _expand(pattern: str, suffixes: Sequence[str]) -> list[str]:
     if not matches:
         what = "no file matches" if glob.has_magic(pattern) else "there is no file"
         raise DataError(f"{what} {pattern!r}{_looked_in(pattern)}")
-    return [file for match in matches for file in _expand(match, suffixes)]
+    return [file for match in matches for file in _local(match, suffixes)]
 
 
 def _below(directory: str, suffixes: Sequence[str]) -> list[str]:
