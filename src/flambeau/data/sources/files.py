@@ -6,7 +6,9 @@ so that sources can be sent to workers and a slow training does not hold a serve
 
 import io
 import os
-from typing import Any, final
+from collections import deque
+from collections.abc import Iterable
+from typing import IO, Any, final
 
 import pyarrow as pa
 
@@ -15,12 +17,15 @@ from flambeau.errors import DataError
 
 __all__ = [
     "compression_of",
+    "first_bytes",
     "is_url",
+    "open_lines",
     "open_random",
     "open_range",
     "open_stream",
     "read_bytes",
     "size_of",
+    "unsplittable",
 ]
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
@@ -28,6 +33,12 @@ _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _STREAMED = 8 << 20
 #: Bytes that are fetched at least where it is read here and there: saves requests for small pieces.
 _RANDOM = 1 << 20
+#: How many of those pieces are kept: the end of a Parquet file lists what is where.
+_KEPT = 4
+#: Bytes that are fetched at once where only some lines are looked for.
+_LINES = 64 << 10
+#: The size of a compressed text, in bytes, from which it should be several files.
+_LARGE = 256 << 20
 
 
 def compression_of(path: str) -> str | None:
@@ -64,6 +75,14 @@ def read_bytes(path: str, start: int, stop: int) -> pa.Buffer:
     return pa.py_buffer(data)
 
 
+def first_bytes(path: str, count: int) -> bytes:
+    """The first `count` bytes as they are stored; fewer of a smaller file."""
+    if not is_url(path):
+        with open(path, "rb") as file:
+            return file.read(count)
+    return RemoteFile(path, count).read(count)
+
+
 def open_stream(path: str) -> pa.NativeFile:
     """The content from front to back, decompressed, at most some megabytes of it in memory."""
     compression = compression_of(path)
@@ -80,23 +99,44 @@ def open_range(path: str, start: int, stop: int) -> pa.NativeFile:
     return pa.PythonFile(RemoteFile(path, _STREAMED, start, stop), mode="r")
 
 
+def open_lines(path: str) -> IO[bytes]:
+    """The decompressed content with `readline`; `seek` works where nothing is compressed."""
+    if compression_of(path) is not None:
+        return io.BufferedReader(open_stream(path), _LINES)
+    return io.BufferedReader(RemoteFile(path, _LINES), _LINES) if is_url(path) else open(path, "rb")
+
+
 def open_random(path: str) -> str | pa.NativeFile:
     """What pyarrow reads at any place: the path of a local file, or a file of ranges."""
     if not is_url(path):
         return path
-    return pa.PythonFile(RemoteFile(path, _RANDOM), mode="r")
+    return pa.PythonFile(RemoteFile(path, _RANDOM, kept=_KEPT), mode="r")
+
+
+def unsplittable(paths: Iterable[str]) -> tuple[str, ...]:
+    """A warning for each compressed text that is too large for one worker to read as a whole."""
+    return tuple(
+        f"{shown(path)} has {size >> 20:,} MB and is compressed, so it cannot be split: "
+        "one worker reads all of it. Write several smaller files, or Parquet"
+        for path in paths
+        if compression_of(path) is not None and (size := size_of(path)) > _LARGE
+    )
 
 
 @final
 class RemoteFile(io.RawIOBase):
-    """Bytes `start` to `stop` of a remote file, fetched in ranges of at least `block` bytes."""
+    """Bytes `start` to `stop` of a remote file, fetched in blocks of at least `block` bytes.
 
-    def __init__(self, url: str, block: int, start: int = 0, stop: int | None = None) -> None:
+    The last `kept` blocks that are no larger stay in memory.
+    """
+
+    def __init__(
+        self, url: str, block: int, start: int = 0, stop: int | None = None, *, kept: int = 1
+    ) -> None:
         self._url, self._block, self._start = url, block, start
         self._stop = size_of(url) if stop is None else stop
         self._at = start
-        self._fetched_at = start
-        self._fetched: pa.Buffer = pa.py_buffer(b"")
+        self._blocks: deque[tuple[int, pa.Buffer]] = deque(maxlen=kept)
 
     def readable(self) -> bool:
         return True
@@ -127,11 +167,18 @@ class RemoteFile(io.RawIOBase):
     def _view(self, stop: int) -> pa.Buffer:
         if stop <= self._at:
             return pa.py_buffer(b"")
-        if not self._fetched_at <= self._at <= stop <= self._fetched_at + self._fetched.size:
-            end = min(max(stop, self._at + self._block), self._stop)
-            self._fetched = read_bytes(self._url, self._at, end)
-            self._fetched_at = self._at
-        return self._fetched.slice(self._at - self._fetched_at, stop - self._at)
+        for first, data in self._blocks:
+            if first <= self._at and stop <= first + data.size:
+                return data.slice(self._at - first, stop - self._at)
+        if stop - self._at >= self._block:
+            return read_bytes(self._url, self._at, stop)
+        end = min(self._at + self._block, self._stop)
+        # What is read here and there is read backwards from the end.
+        again = self._block - (end - self._at) if self._blocks.maxlen != 1 else 0
+        first = max(self._at - again, self._start)
+        data = read_bytes(self._url, first, end)
+        self._blocks.append((first, data))
+        return data.slice(self._at - first, stop - self._at)
 
 
 def _as_stored(system: Any) -> dict[str, Any]:

@@ -3,7 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flambeau.data.sources.urls import file_name, file_system, shown, transferring
+from flambeau.data.sources.urls import (
+    file_name,
+    file_system,
+    require_known_protocol,
+    shown,
+    transferring,
+)
 from flambeau.errors import DataError
 
 
@@ -13,6 +19,7 @@ def files_at(url: str, suffixes: Sequence[str]) -> list[tuple[str, int | None]]:
     Directories are searched for names that end in one of `suffixes`; names that start with `_`
     or `.` are left out there and among the matches of a glob.
     """
+    require_known_protocol(url)
     first, chain, rest = url.partition("::")
     if chain and "://" not in first:  # a cache in front of another URL
         return [(f"{first}::{inner}", size) for inner, size in files_at(rest, suffixes)]
@@ -36,7 +43,7 @@ def _found(system: Any, url: str, path: str, suffixes: Sequence[str]) -> Iterato
     if not _is_folder(info):
         yield {**info, "name": path}
         return
-    below = list(_below(system, path if not url.endswith("/") else f"{path}/", suffixes))
+    below = list(_below(system, f"{path.rstrip('/')}/", suffixes))
     if not below:
         raise DataError(f"directory {shown(url)!r} holds no files {' or '.join(suffixes)}")
     yield from below

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flambeau.data.sources.files import size_of
+from flambeau.data.sources.files import compression_of, size_of
 from flambeau.data.sources.listing import files_at
 from flambeau.data.sources.urls import is_url, local_path, shown
 from flambeau.errors import DataError
@@ -42,6 +43,16 @@ def require_content(path: str, size: int | None = None) -> None:
         raise DataError(f"{shown(path)} is empty (0 bytes)")
 
 
+def require_not_packed(paths: Sequence[str], kind: str) -> None:
+    """Raise `DataError` when a file of a format that is read here and there is compressed."""
+    for path in paths:
+        if compression_of(path) is not None:
+            raise DataError(
+                f"{shown(path)} cannot be read as {kind}: it is compressed as a whole; unpack it "
+                f"({kind} has compression of its own)"
+            )
+
+
 @contextmanager
 def reading(path: str, kind: str) -> Iterator[None]:
     """Turn what Arrow and the file system raise into a `DataError` that names the file."""
@@ -66,7 +77,7 @@ def _local(pattern: str, suffixes: Sequence[str]) -> list[str]:
     matches = [name for name in sorted(glob.glob(pattern, recursive=True)) if _is_data(Path(name))]
     if not matches:
         what = "no file matches" if glob.has_magic(pattern) else "there is no file"
-        raise DataError(f"{what} {pattern!r}{_looked_in(pattern)}")
+        raise DataError(f"{what} {pattern!r}{_looked_in(pattern)}{_lost_slash(pattern)}")
     return [file for match in matches for file in _local(match, suffixes)]
 
 
@@ -83,6 +94,11 @@ def _below(directory: str, suffixes: Sequence[str]) -> list[str]:
 
 def _is_data(path: Path) -> bool:
     return not path.name.startswith(("_", "."))
+
+
+def _lost_slash(path: str) -> str:
+    was_url = re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]", path)
+    return "; a URL in a Path loses a slash: give it as text" if was_url else ""
 
 
 def _looked_in(path: str) -> str:
