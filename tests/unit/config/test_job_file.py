@@ -214,6 +214,12 @@ def test_where_to_start_from(write: Any) -> None:
         ("epochs: 0", "epochs=0: Input should be greater than or equal to 1"),
         ("optimizer: sdg", "optimizer.name='sdg': unknown optimizer; did you mean 'sgd'?"),
         (
+            "optimizer: lbfgs",
+            "optimizer.name='lbfgs': it computes the loss several times a step, which a training "
+            "loop does not; use a step of your own (step=) with torch.optim.LBFGS, or another "
+            "optimizer",
+        ),
+        (
             "optimizer: {a: {name: sdg}, b: sgd}",
             "optimizer.a.name='sdg': unknown optimizer; did you mean 'sgd'?",
         ),
