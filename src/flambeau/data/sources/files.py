@@ -66,7 +66,7 @@ def read_bytes(path: str, start: int, stop: int) -> pa.Buffer:
         return pa.py_buffer(b"")
     system, name = file_system(path)
     with transferring(path):
-        data = system.cat_file(name, start, stop, **_as_stored(system))
+        data = system.cat_file(name, start=start, end=stop, **_as_stored(system))
     if len(data) != stop - start:
         raise DataError(
             f"{shown(path)} cannot be read: {len(data)} bytes came where {stop - start} were asked "
@@ -183,6 +183,7 @@ class RemoteFile(io.RawIOBase):
 
 def _as_stored(system: Any) -> dict[str, Any]:
     """Arguments that keep a web server from compressing its answer, which would have no ranges."""
-    if "http" not in system.protocol:
+    protocol = system.protocol
+    if "http" not in ((protocol,) if isinstance(protocol, str) else protocol):
         return {}
     return {"headers": {**system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}}

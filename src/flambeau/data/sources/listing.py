@@ -77,6 +77,8 @@ def _has_magic(url: str) -> bool:
 
 def _prefix(system: Any, url: str, path: str) -> str:
     """What stands before paths of the file system to make URLs of them: protocol and host."""
+    if not path.strip("/"):
+        return f"{url.partition('://')[0]}://"
     url, path = url.rstrip("/"), path.rstrip("/")
     if url.endswith(path):
         return url[: len(url) - len(path)]

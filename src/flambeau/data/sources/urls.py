@@ -15,7 +15,7 @@ from flambeau.errors import DataError, MissingDependencyError, UserError
 _PROTOCOL = r"[A-Za-z][A-Za-z0-9+.-]*"
 _URL = re.compile(rf"(?:{_PROTOCOL}::)*{_PROTOCOL}://")
 _LOCAL = re.compile(r"(?:file|local)://(?=/)")
-_LOGIN = re.compile(rf"({_PROTOCOL}://)[^/\s@]+@")
+_LOGIN = re.compile(rf"({_PROTOCOL}://)[^/\s]+@")
 _QUERY = re.compile(rf"({_PROTOCOL}://[^\s?'\"]*)\?[^\s'\"]*=[^\s'\"]*")
 
 
@@ -64,7 +64,8 @@ def require_known_protocol(url: str) -> None:
     from fsspec import available_protocols
 
     known = available_protocols()
-    for protocol in re.findall(rf"({_PROTOCOL})(?=::|://)", url.partition("?")[0]):
+    for part in url.split("::"):
+        protocol = part.partition("://")[0]
         if protocol not in known:
             raise DataError(
                 f"{shown(url)} has an unknown protocol {protocol!r}; {nearest(protocol, known)}"

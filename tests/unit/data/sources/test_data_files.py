@@ -2,10 +2,13 @@
 
 import gzip
 import sys
+import zipfile
 
 import fsspec
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flambeau.data.sources import files, urls
 from flambeau.data.sources.paths import find_files
@@ -115,6 +118,22 @@ def test_a_remote_file_is_read_at_any_place(memory, monkeypatch):
         assert file.read_at(size, start) == CONTENT[start : start + size]
 
 
+@settings(max_examples=30)
+@given(
+    block=st.integers(1, 50),
+    kept=st.integers(1, 3),
+    reads=st.lists(st.tuples(st.integers(0, 110), st.integers(0, 60)), max_size=8),
+)
+def test_any_reads_give_what_the_file_holds(block, kept, reads):
+    fsspec.filesystem("memory").pipe("/any", CONTENT[:130])
+    file = files.RemoteFile("memory://any", block, 20, 120, kept=kept)
+    for start, size in reads:
+        file.seek(start)
+        assert file.read(size) == CONTENT[20:120][start : start + size]
+    file.seek(-3, 2)
+    assert (file.tell(), file.read()) == (97, CONTENT[117:120])
+
+
 def test_small_reads_nearby_are_one_request(file_server):
     file_server.files["a"] = CONTENT
     file = files.open_random(f"{file_server.url}/a")
@@ -151,6 +170,22 @@ def test_a_cache_in_front_of_a_url(memory):
     memory.pipe("/d/a.csv", b"text")
     (found,) = find_files("simplecache::memory://d/*.csv")
     assert found == "simplecache::memory://d/a.csv"
+    assert files.open_stream(found).read() == b"text"
+
+
+def test_files_inside_a_remote_archive(memory):
+    with memory.open("/d/x.zip", "wb") as target, zipfile.ZipFile(target, "w") as archive:
+        archive.writestr("a.csv", "text")
+        archive.writestr("b.txt", "other")
+    for url in ("zip://*.csv::memory://d/x.zip", "zip://::memory://d/x.zip"):
+        (found,) = find_files(url, (".csv",))
+        assert found == "zip://a.csv::memory://d/x.zip"
+    assert files.open_stream(found).read() == b"text"
+
+
+def test_the_root_of_a_file_system(memory):
+    memory.pipe("/a.csv", b"text")
+    (found,) = find_files("memory://", (".csv",))
     assert files.open_stream(found).read() == b"text"
 
 
@@ -212,6 +247,7 @@ def test_a_file_without_a_size_is_refused(memory, monkeypatch):
     ("text", "expected"),
     [
         ("http://me:pass@h/a.csv failed", "http://...@h/a.csv failed"),
+        ("http://me:p@ss@h/a.csv", "http://...@h/a.csv"),
         ("url='https://h/a?key=abc&x=1'", "url='https://h/a?...'"),
         ("sftp://token@h/a", "sftp://...@h/a"),
         ("s3://bucket/day-?.csv", "s3://bucket/day-?.csv"),
