@@ -62,4 +62,4 @@ def test_a_model_learns_from_libsvm_and_bad_rows_are_in_the_report(tmp_path: Pat
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert (report["rows"]["applied"], report["rows"]["skipped"]) == (6000, 3)
     events = (tmp_path / "run" / "events.jsonl").read_text()
-    assert "train.libsvm: 3 bad rows were skipped" in events
+    assert "3 bad rows of the data were left out" in events
