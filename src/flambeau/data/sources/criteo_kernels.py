@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from flambeau.data.sources.number_kernels import (
+    HIGH_BITS,
     TAB,
     byte,
     end_of_line,
+    find,
     is_skipped,
     parse_float,
     without_return,
@@ -20,12 +22,11 @@ from flambeau.data.sources.row_faults import (
     NO_NUMBER,
     NOT_UTF8,
 )
-from flambeau.data.text_hash import hash_bytes
+from flambeau.data.text_hash import hash_bytes, word_at
 from flambeau.kernels.compiled import inlined, kernel
 
 #: Logarithms of the counts that are by far the most frequent.
 _LOGARITHMS = np.log1p(np.arange(4096)).astype(np.float32)
-_HIGH = 0x80
 
 
 @kernel
@@ -118,11 +119,8 @@ def _texts(
     for column in range(ids.shape[0]):
         if position > stop:
             return stop, COLUMNS_DIFFER
-        end, high = position, np.uint8(0)
-        while end < stop and byte(data, end) != TAB:
-            high |= byte(data, end)
-            end += 1
-        if high >= _HIGH and not is_utf8(data, position, end):
+        end = find(data, position, stop, TAB)
+        if not is_utf8(data, position, end):
             return position, NOT_UTF8
         if end > position:
             ids[column, row] = hash_bytes(data, position, end, salts[column])
@@ -142,9 +140,18 @@ def _logarithm(value: Any) -> Any:
     return np.float32(log1p(value))
 
 
-@kernel
-def is_utf8(data: Any, position: int, stop: int) -> bool:
+@inlined
+def is_utf8(data: Any, position: Any, stop: Any) -> Any:
     """Whether the bytes are well-formed UTF-8."""
+    while position + 8 <= stop and not word_at(data, position) & HIGH_BITS:
+        position += 8
+    while position < stop and byte(data, position) < 0x80:
+        position += 1
+    return position == stop or _is_long_utf8(data, position, stop)
+
+
+@kernel
+def _is_long_utf8(data: Any, position: int, stop: int) -> bool:
     while position < stop:
         lead = np.int64(byte(data, position))
         position += 1

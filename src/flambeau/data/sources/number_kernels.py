@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from flambeau.data.sources.row_faults import FINE, LONG_ID, NO_NUMBER, TOO_LARGE
+from flambeau.data.text_hash import word_at
 from flambeau.kernels.compiled import inlined, kernel
 
 ZERO, NINE = ord("0"), ord("9")
@@ -13,6 +14,8 @@ SMALL_E, LARGE_E = ord("e"), ord("E")
 SPACE, TAB, RETURN, END = ord(" "), ord("\t"), ord("\r"), ord("\n")
 
 _TEN = np.uint64(10)
+_EACH_BYTE = np.uint64(0x0101010101010101)
+HIGH_BITS = np.uint64(0x8080808080808080)
 _LARGEST_ID = np.uint64((1 << 63) - 1)
 #: So many digits fit into 64 bits for sure. More of them do not change a float32.
 _SURE_DIGITS = 18
@@ -40,11 +43,23 @@ def is_blank(character: Any) -> Any:
 
 
 @inlined
-def end_of_line(data: Any, position: int) -> int:
-    """Where the line ends: its line feed, or the end of the data."""
-    while position < data.size and byte(data, position) != END:
+def find(data: Any, position: Any, stop: Any, character: Any) -> Any:
+    """Where the character is first; `stop` when it is not there. Looks at eight bytes at once."""
+    pattern = np.uint64(character) * _EACH_BYTE
+    while position + 8 <= stop:
+        other = word_at(data, position) ^ pattern
+        if (other - _EACH_BYTE) & ~other & HIGH_BITS:  # one of its bytes is 0
+            break
+        position += 8
+    while position < stop and byte(data, position) != character:
         position += 1
     return position
+
+
+@inlined
+def end_of_line(data: Any, position: Any) -> Any:
+    """Where the line ends: its line feed, or the end of the data."""
+    return find(data, position, data.size, END)
 
 
 @inlined
