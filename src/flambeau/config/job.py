@@ -162,6 +162,11 @@ class JobSettings(Settings):
     def _fits(self) -> "JobSettings":
         if self.evaluator and self.valid is None:
             raise ValueError("evaluator=True needs valid= data to evaluate on")
+        if self.evaluation.train and (self.evaluator or self.step is not None):
+            raise ValueError(
+                "evaluation.train needs workers that evaluate, and the built-in step: leave "
+                "evaluator and step out"
+            )
         if self.early_stopping is not None and self.valid is None:
             raise ValueError("early_stopping needs valid= data to watch")
         computed = self.compute

@@ -94,12 +94,15 @@ class Evaluation(Settings):
     """When the validation data is evaluated: every n steps and/or epochs, and at the end.
 
     `exact_rows`: up to this many rows AUC is exact; above, scores are counted in fine bins.
+    `train=True` adds the same metrics, named `train/...`, over the rows that were trained on since
+    the last evaluation, each as the model saw it before its update.
     """
 
     every_steps: int | None = Field(default=None, ge=1)
     every_epochs: int | None = Field(default=1, ge=1)
     batch_size: int | None = Field(default=None, ge=1)
     exact_rows: int = Field(default=5_000_000, ge=1)
+    train: bool = False
 
 
 class EarlyStopping(Settings):

@@ -89,11 +89,13 @@ class ModuleLoss(Loss):
 class FunctionLoss(Loss):
     """The user's `f(output, batch)`: a scalar, or the loss of each row [rows].
 
-    Weights are applied to losses of rows; a function that gives a scalar weighs rows itself.
+    Weights are applied to losses of rows; a function that gives a scalar weighs rows itself. A
+    function's attribute `outputs` names the loss whose outputs its model gives, for metrics.
     """
 
     def __init__(self, function: Callable[[Any, Batch], Tensor]) -> None:
         self._function = function
+        self.name = getattr(function, "outputs", None)
 
     def __call__(self, output: Any, batch: Batch, label: Any, weight: Tensor | None) -> Tensor:
         losses = self._function(output, batch)
