@@ -63,6 +63,9 @@ class IndexedSource(ABC):
 class StreamedSource(ABC):
     """Shards of Arrow batches."""
 
+    #: Rows that were left out because they were bad; known after `shards`, the same everywhere.
+    skipped_rows: int = 0
+
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
@@ -77,6 +80,10 @@ class StreamedSource(ABC):
         self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Rows `start` to `stop` of a shard in order, in record batches of bounded size."""
+
+    def remarks(self) -> tuple[str, ...]:
+        """What the user should be told of this data; complete after `shards`."""
+        return ()
 
 
 class IterableSource(ABC):

@@ -6,14 +6,17 @@ import re
 from pathlib import Path
 
 from flambeau.config.data import FILE_FORMATS
-from flambeau.data.sources import arrow, csv, image_folder, parquet
+from flambeau.data.sources import arrow, csv, image_folder, libffm, libsvm, parquet
 from flambeau.data.sources.paths import Paths, find_files
 from flambeau.errors import DataError
 
+_PACKED = ("", ".gz", ".zst")
 _SUFFIXES = {
     **dict.fromkeys(arrow.SUFFIXES, "arrow"),
     **dict.fromkeys(parquet.SUFFIXES, "parquet"),
     **{suffix: suffix.split(".")[1] for suffix in csv.SUFFIXES},
+    **{suffix + packed: "libffm" for suffix in libffm.SUFFIXES for packed in _PACKED},
+    **{suffix + packed: "libsvm" for suffix in libsvm.SUFFIXES for packed in _PACKED},
 }
 _NAMES = {
     r"(data_batch_.*|test_batch)\.bin": "cifar10",
