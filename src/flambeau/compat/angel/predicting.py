@@ -46,7 +46,8 @@ def predict(job: AngelJob) -> tuple[Path, int]:
 
 def _scores(job: AngelJob, model: AngelModel) -> Iterator[pa.RecordBatch]:
     """Targets and scores of all rows, in order."""
-    source = rows.open_files(job.train_input, rows.data_format(job, model.contract))
+    form = rows.data_format(job, model.contract)
+    source = rows.open_files(rows.files(job, job.train_input, form))
     binder = Binder(Binding(label=LABEL), model.forward, shape_of(source))
     with torch.inference_mode():
         for batch in in_order(source, binder, job.batch_size):

@@ -1,5 +1,9 @@
 """The data of a job: files in Angel's formats, whole or split by `testRatio`."""
 
+import json
+from functools import cache
+from typing import Any
+
 import torch
 
 from flambeau.compat.angel.contract import Contract
@@ -10,7 +14,13 @@ from flambeau.config import CodeRef, DataRef, DatasetData, FileData
 from flambeau.data import StreamedSource, open_source
 from flambeau.data.arrow_columns import to_columns
 from flambeau.data.jagged import Jagged
+from flambeau.data.sources.files import size_of
+from flambeau.data.sources.paths import find_files
+from flambeau.data.sources.text_source import SHARD_BYTES
 from flambeau.errors import ConfigError
+
+#: Smaller shards would cost more to hand out than they spread the work.
+SMALL_SHARD_BYTES = 1 << 16
 
 
 def data_format(job: AngelJob, contract: Contract) -> str:
@@ -20,32 +30,43 @@ def data_format(job: AngelJob, contract: Contract) -> str:
 
 def train_and_held_out(job: AngelJob, form: str) -> tuple[DataRef, DataRef | None]:
     """The data to train on, and what to evaluate on, if anything."""
+    train = files(job, job.train_input, form)
     if job.validate_input:
-        return files(job.train_input, form), files(job.validate_input, form)
+        return train, files(job, job.validate_input, form)
     if not job.test_ratio:
-        return files(job.train_input, form), None
-    return _part(job, form, held_out=False), _part(job, form, held_out=True)
+        return train, None
+    return _part(job, train, held_out=False), _part(job, train, held_out=True)
 
 
-def files(path: str, form: str) -> FileData:
-    """All rows of some files."""
-    return FileData(path=path, format=form)
+def files(job: AngelJob, path: str, form: str) -> FileData:
+    """All rows of some files, in at most `numDataPartitions` shards unless they are small."""
+    size = sum(map(size_of, find_files(path, ("",))))
+    wanted = -(-size // job.num_data_partitions)
+    shard_bytes = min(SHARD_BYTES, max(SMALL_SHARD_BYTES, wanted))
+    return FileData(path=path, format=form, options={"shard_bytes": shard_bytes})
 
 
-def open_part(path: str, form: str, ratio: float, *, held_out: bool, seed: int) -> StreamedSource:
-    """The rows of some files that are held out, or the others."""
-    return Split(open_files(path, form), ratio, held_out=held_out, seed=seed)
-
-
-def open_files(path: str, form: str) -> StreamedSource:
+def open_files(data: FileData) -> StreamedSource:
     """The source of some files."""
-
-    def no_code(ref: CodeRef) -> object:
-        raise AssertionError(ref.name)
-
-    source = open_source(files(path, form), no_code)
+    source = open_source(data, user_code_is_not_needed)
     assert isinstance(source, StreamedSource)
     return source
+
+
+def open_part(data: dict[str, Any], ratio: float, *, held_out: bool, seed: int) -> StreamedSource:
+    """The rows of some files that are held out, or the others."""
+    return Split(_open_once(json.dumps(data)), ratio, held_out=held_out, seed=seed)
+
+
+@cache
+def _open_once(data: str) -> StreamedSource:
+    """Both parts of a split have the same files, whose lines a worker need not count twice."""
+    return open_files(FileData.parse(json.loads(data)))
+
+
+def user_code_is_not_needed(ref: CodeRef) -> Any:
+    """Files are opened without any."""
+    raise AssertionError(ref.name)
 
 
 def check_rows(source: StreamedSource, input_dim: int) -> int:
@@ -61,10 +82,9 @@ def check_rows(source: StreamedSource, input_dim: int) -> int:
     return rows
 
 
-def _part(job: AngelJob, form: str, *, held_out: bool) -> DatasetData:
+def _part(job: AngelJob, data: FileData, *, held_out: bool) -> DatasetData:
     args = {
-        "path": job.train_input,
-        "form": form,
+        "data": data.model_dump(mode="json"),
         "ratio": job.test_ratio,
         "held_out": held_out,
         "seed": job.seed,

@@ -33,6 +33,7 @@ class Split(StreamedSource):
             replace(shard, rows=len(self._chosen(number)))
             for number, shard in enumerate(self._shards)
         ]
+        self.skipped_rows = source.skipped_rows
         if not sum(shard.rows for shard in self._own):
             rows = sum(shard.rows for shard in self._shards)
             part = "held-out data" if held_out else "training data"

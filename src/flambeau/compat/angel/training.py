@@ -43,7 +43,8 @@ class Training:
         given = [path for path in (job.train_input, job.validate_input) if path]
         dim = self.model.contract.input_dim
         #: How many rows the training data (before a split) and the validation data have.
-        self.rows = [rows.check_rows(rows.open_files(path, self._form), dim) for path in given]
+        sources = [rows.open_files(rows.files(job, path, self._form)) for path in given]
+        self.rows = [rows.check_rows(source, dim) for source in sources]
 
     def run(self, watching: Sequence[Observer] = ()) -> Result:
         """Train, write what the job asks for, and give the result."""

@@ -19,7 +19,7 @@ OTHER_NAMES = {
 }
 #: What these say about Spark and Angel's servers has no meaning here.
 WITHOUT_MEANING = (
-    *("mode", "numDataPartitions", "numPartitionsFactor", "psNumPartitionFactor"),
+    *("mode", "numPartitionsFactor", "psNumPartitionFactor"),
     *("rowType", "shuffleInterval", "storageLevel"),
 )
 #: Angel's names of metrics, and ours.
@@ -60,6 +60,7 @@ class AngelJob(Settings):
     test_ratio: float = Field(default=0.1, ge=0, lt=1)
     decay: float = Field(default=0.001, ge=0)
     async_: bool = True
+    num_data_partitions: int = Field(default=100, ge=1)
     evals: tuple[str, ...] = ("auc",)
     cluster: Literal["local"] = "local"
     workers: int = Field(default=1, ge=1)
