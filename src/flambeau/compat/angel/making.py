@@ -59,7 +59,7 @@ def _parse(arguments: list[str]) -> dict[str, Any]:
     name = arguments[0] if arguments else ""
     if name not in ALGORITHMS:
         raise ConfigError(f"make: unknown algorithm '{name}'; {nearest(name, ALGORITHMS)}")
-    parser = _Parser(prog=f"flambeau angel make {name}", add_help=False, allow_abbrev=False)
+    parser = _Parser(prog=f"flambeau angel make {name}", allow_abbrev=False)
     for argument in inspect.signature(ALGORITHMS[name]).parameters.values():
         needed = argument.default is argument.empty
         parser.add_argument(

@@ -4,6 +4,7 @@ import json
 from functools import cache
 from typing import Any
 
+import pyarrow as pa
 import torch
 
 from flambeau.compat.angel.contract import Contract
@@ -71,15 +72,23 @@ def user_code_is_not_needed(ref: CodeRef) -> Any:
 
 def check_rows(source: StreamedSource, input_dim: int) -> int:
     """Look through all rows for ids that the model has no room for; how many rows there are."""
-    for shard in source.shards():
-        for records in source.read(shard, [COLUMN]):
-            column = to_columns(records, salts={COLUMN: COLUMN})[COLUMN]
-            ids = column.ids if isinstance(column, Jagged) else torch.as_tensor(column).reshape(-1)
-            check_ids(ids, input_dim)
+    extremes = [
+        torch.stack(ids.aminmax())
+        for shard in source.shards()
+        for records in source.read(shard, [COLUMN])
+        if len(ids := _ids(records))
+    ]
+    if extremes:
+        check_ids(torch.cat(extremes), input_dim)
     rows = sum(shard.rows for shard in source.shards())
     if not rows:
         raise ConfigError("the data has no rows")
     return rows
+
+
+def _ids(records: pa.RecordBatch) -> torch.Tensor:
+    column = to_columns(records, salts={COLUMN: COLUMN})[COLUMN]
+    return column.ids if isinstance(column, Jagged) else torch.as_tensor(column).reshape(-1)
 
 
 def _part(job: AngelJob, data: FileData, *, held_out: bool) -> DatasetData:

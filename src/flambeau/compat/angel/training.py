@@ -98,7 +98,7 @@ class Training:
                 saved.write_folder(dense, tables, Path(job.angel_model_output_path))
             if job.torch_output_model_path:
                 original, out = Path(job.torch_model_path), Path(job.torch_output_model_path)
-                saved.write_torch(dense, tables, original, _file(out, original))
+                saved.write_torch(dense, tables, original, output_file(out, original))
 
 
 def optimizers(name: str, rate: float) -> tuple[OptimizerSpec, OptimizerSpec]:
@@ -110,7 +110,7 @@ def optimizers(name: str, rate: float) -> tuple[OptimizerSpec, OptimizerSpec]:
     return spec, spec
 
 
-def _file(out: Path, original: Path) -> Path:
+def output_file(out: Path, original: Path) -> Path:
     """The file to write; in a folder it gets the name of the file that was given."""
     path = out / original.name if out.is_dir() else out
     if path.resolve() == original.resolve():
