@@ -63,6 +63,8 @@ class IndexedSource(ABC):
 class StreamedSource(ABC):
     """Shards of Arrow batches."""
 
+    #: What the user should know of these files, as sentences.
+    warnings: tuple[str, ...] = ()
     #: Rows that were left out because they were bad; known after `shards`, the same everywhere.
     skipped_rows: int = 0
 
@@ -80,10 +82,6 @@ class StreamedSource(ABC):
         self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Rows `start` to `stop` of a shard in order, in record batches of bounded size."""
-
-    def remarks(self) -> tuple[str, ...]:
-        """What the user should be told of this data; complete after `shards`."""
-        return ()
 
 
 class IterableSource(ABC):

@@ -225,10 +225,9 @@ class Assembly:
         settings, group = self.settings, self.where.group
         if not group.first:
             return
-        for source in self._opened:
-            for remark in source.remarks() if isinstance(source, StreamedSource) else ():
-                self.where.warn(remark)
-        skipped = sum(getattr(source, "skipped_rows", 0) for source in self._opened)
+        skipped = sum(map(opening.skipped_rows, self._opened))
+        if skipped:
+            self.where.warn(opening.skipped_text(skipped))
         strategy = settings.strategy
         free = isinstance(strategy, ParameterServer) and not strategy.lockstep
         together = 1 if free else group.size
@@ -250,6 +249,8 @@ class Assembly:
     def _open(self, data: DataRef) -> Source:
         source = opening.open_data(data, self.load_code, self.settings.binding.maskable)
         self._opened.append(source)
+        for text in source.warnings if isinstance(source, StreamedSource) else ():
+            self.where.warn(text)
         return source
 
     def _open_loss(self) -> Loss | None:

@@ -13,7 +13,7 @@ from flambeau.checkpoint import RunDirectory, lease, resolve
 from flambeau.checkpoint.store import read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights
 from flambeau.config import ArrayData, Binding, CodeRef, DatasetData, FileData, JobSettings
-from flambeau.data import Source, StreamedSource, open_source
+from flambeau.data import Source, open_source
 from flambeau.data.loader import in_order
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.embeddings.attach import has_tables
@@ -127,11 +127,10 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
 
 
 def _told(source: Source) -> Source:
-    """The source, after a warning about what the user should know of it (rows left out)."""
-    if isinstance(source, StreamedSource):
-        source.shards()
-        for remark in source.remarks():
-            warnings.warn(remark, stacklevel=2)
+    """The source, after a warning if bad rows of its files are left out."""
+    skipped = opening.skipped_rows(source)
+    if skipped:
+        warnings.warn(opening.skipped_text(skipped), stacklevel=2)
     return source
 
 

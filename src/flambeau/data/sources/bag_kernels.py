@@ -4,6 +4,7 @@ from typing import Any
 
 from flambeau.data.sources.number_kernels import (
     MINUS,
+    byte,
     end_of_line,
     is_blank,
     is_skipped,
@@ -85,10 +86,10 @@ def _labels(data: Any, position: int, stop: int, labels: Any, row: int) -> tuple
         labels[number, row] = value
         position = end
         if number + 1 < count:
-            if position == stop or data[position] != HASH:
+            if position == stop or byte(data, position) != HASH:
                 return position, LABELS_DIFFER
             position += 1
-    if position < stop and data[position] == HASH:
+    if position < stop and byte(data, position) == HASH:
         return position, LABELS_JOINED if count == 1 else LABELS_DIFFER
     return position, FINE
 
@@ -112,8 +113,8 @@ def _items(
         if start == stop and not more:
             return stop, items, FINE
         if start == position:
-            return start, items, EXTRA_COLON if data[start] == COLON else NO_NUMBER
-        if start < stop and data[start] == comment:
+            return start, items, EXTRA_COLON if byte(data, start) == COLON else NO_NUMBER
+        if start < stop and byte(data, start) == comment:
             return stop, items, FINE
         number, position, wrong = parse_id(data, start, stop)
         if wrong == FINE and parts == 3:
@@ -140,7 +141,7 @@ def _items(
 
 @inlined
 def _after_blanks(data: Any, position: Any, stop: Any) -> Any:
-    while position < stop and is_blank(data[position]):
+    while position < stop and is_blank(byte(data, position)):
         position += 1
     return position
 
@@ -149,7 +150,7 @@ def _after_blanks(data: Any, position: Any, stop: Any) -> Any:
 def _next_item(data: Any, position: int, stop: int, parts: int) -> tuple[int, bool]:
     """Where the next item starts, and whether there must be one."""
     start = _after_blanks(data, position, stop)
-    if parts == 1 and start < stop and data[start] == COMMA:
+    if parts == 1 and start < stop and byte(data, start) == COMMA:
         return _after_blanks(data, start + 1, stop), True
     return start, False
 
@@ -157,7 +158,7 @@ def _next_item(data: Any, position: int, stop: int, parts: int) -> tuple[int, bo
 @inlined
 def _after_colon(data: Any, position: Any, stop: Any) -> Any:
     """The place after a colon; -1 when there is none."""
-    if position < stop and data[position] == COLON:
+    if position < stop and byte(data, position) == COLON:
         return position + 1
     return -1
 
@@ -167,12 +168,12 @@ def _why_no_id(data: Any, start: int, stop: int, parts: int, wrong: int) -> int:
     """What to say of an item that does not begin with an id."""
     if wrong != NO_NUMBER or start == stop:
         return wrong
-    if data[start] == LETTER_Q and parts == 2:
+    if byte(data, start) == LETTER_Q and parts == 2:
         return QUERY
     for position in range(start, stop):
-        if is_blank(data[position]):
+        if is_blank(byte(data, position)):
             break
-        follows = position == start or data[position - 1] == COLON
-        if data[position] == MINUS and follows:
+        follows = position == start or byte(data, position - 1) == COLON
+        if byte(data, position) == MINUS and follows:
             return NEGATIVE_ID
     return wrong

@@ -72,7 +72,7 @@ class CriteoParser(RowParser):
         from flambeau.data.sources.criteo_kernels import parse_criteo
         from flambeau.data.text_hash import salt_of
 
-        rows = int(np.count_nonzero(data == ord("\n"))) + 1
+        rows = self.count(data) + 1  # one more for a bad row after the last good one
         salts = np.array([salt_of(name) for name in self._texts], np.uint64)
         labels = np.empty((len(self._labels), rows), np.float32)
         dense = np.empty((len(self._numbers), rows), np.float32)

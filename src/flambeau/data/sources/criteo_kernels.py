@@ -6,8 +6,11 @@ from typing import Any
 import numpy as np
 
 from flambeau.data.sources.number_kernels import (
+    HIGH_BITS,
     TAB,
+    byte,
     end_of_line,
+    find,
     is_skipped,
     parse_float,
     without_return,
@@ -19,12 +22,11 @@ from flambeau.data.sources.row_faults import (
     NO_NUMBER,
     NOT_UTF8,
 )
-from flambeau.data.text_hash import hash_bytes
+from flambeau.data.text_hash import hash_bytes, word_at
 from flambeau.kernels.compiled import inlined, kernel
 
 #: Logarithms of the counts that are by far the most frequent.
 _LOGARITHMS = np.log1p(np.arange(4096)).astype(np.float32)
-_HIGH = 0x80
 
 
 @kernel
@@ -80,7 +82,7 @@ def _labels(data: Any, position: int, stop: int, labels: Any, row: int) -> tuple
         value, end, wrong = parse_float(data, position, stop)
         if wrong == NO_NUMBER:
             wrong = NO_LABEL
-        if wrong == FINE and end < stop and data[end] != TAB:
+        if wrong == FINE and end < stop and byte(data, end) != TAB:
             wrong = NO_LABEL
         if wrong != FINE:
             return position, wrong
@@ -96,12 +98,12 @@ def _numbers(
     for column in range(dense.shape[0]):
         if position > stop:
             return stop, COLUMNS_DIFFER
-        if position == stop or data[position] == TAB:
+        if position == stop or byte(data, position) == TAB:
             dense[column, row] = 0.0 if logarithm else np.nan
             position += 1
             continue
         value, end, wrong = parse_float(data, position, stop)
-        if wrong == FINE and end < stop and data[end] != TAB:
+        if wrong == FINE and end < stop and byte(data, end) != TAB:
             wrong = NO_NUMBER
         if wrong != FINE:
             return position, wrong
@@ -117,11 +119,8 @@ def _texts(
     for column in range(ids.shape[0]):
         if position > stop:
             return stop, COLUMNS_DIFFER
-        end, high = position, np.uint8(0)
-        while end < stop and data[end] != TAB:
-            high |= data[end]
-            end += 1
-        if high >= _HIGH and not is_utf8(data, position, end):
+        end = find(data, position, stop, TAB)
+        if not is_utf8(data, position, end):
             return position, NOT_UTF8
         if end > position:
             ids[column, row] = hash_bytes(data, position, end, salts[column])
@@ -141,11 +140,20 @@ def _logarithm(value: Any) -> Any:
     return np.float32(log1p(value))
 
 
-@kernel
-def is_utf8(data: Any, position: int, stop: int) -> bool:
+@inlined
+def is_utf8(data: Any, position: Any, stop: Any) -> Any:
     """Whether the bytes are well-formed UTF-8."""
+    while position + 8 <= stop and not word_at(data, position) & HIGH_BITS:
+        position += 8
+    while position < stop and byte(data, position) < 0x80:
+        position += 1
+    return position == stop or _is_long_utf8(data, position, stop)
+
+
+@kernel
+def _is_long_utf8(data: Any, position: int, stop: int) -> bool:
     while position < stop:
-        lead = np.int64(data[position])
+        lead = np.int64(byte(data, position))
         position += 1
         if lead < 0x80:
             continue
@@ -159,9 +167,9 @@ def is_utf8(data: Any, position: int, stop: int) -> bool:
         else:
             return False
         for _ in range(more):
-            if position == stop or data[position] & 0xC0 != 0x80:
+            if position == stop or byte(data, position) & 0xC0 != 0x80:
                 return False
-            code = (code << 6) | np.int64(data[position] & 0x3F)
+            code = (code << 6) | np.int64(byte(data, position) & 0x3F)
             position += 1
         if code < least or code > 0x10FFFF or 0xD800 <= code < 0xE000:
             return False

@@ -7,7 +7,7 @@ from flambeau.data.sources.paths import Paths
 from flambeau.data.sources.row_parser import label_names, require_count
 from flambeau.data.sources.text_source import SHARD_BYTES, OnBadRow, TextSource
 
-SUFFIXES = (".libffm", ".ffm")
+SUFFIXES = tuple(name + packed for name in (".libffm", ".ffm") for packed in ("", ".gz", ".zst"))
 
 
 def open_libffm(

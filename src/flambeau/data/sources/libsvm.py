@@ -7,7 +7,7 @@ from flambeau.data.sources.paths import Paths
 from flambeau.data.sources.row_parser import label_names, require_count
 from flambeau.data.sources.text_source import SHARD_BYTES, OnBadRow, TextSource
 
-SUFFIXES = (".libsvm", ".svm")
+SUFFIXES = tuple(name + packed for name in (".libsvm", ".svm") for packed in ("", ".gz", ".zst"))
 
 
 def open_libsvm(

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from flambeau.data.sources.row_faults import FINE, LONG_ID, NO_NUMBER, TOO_LARGE
+from flambeau.data.text_hash import word_at
 from flambeau.kernels.compiled import inlined, kernel
 
 ZERO, NINE = ord("0"), ord("9")
@@ -12,13 +13,15 @@ PLUS, MINUS, POINT = ord("+"), ord("-"), ord(".")
 SMALL_E, LARGE_E = ord("e"), ord("E")
 SPACE, TAB, RETURN, END = ord(" "), ord("\t"), ord("\r"), ord("\n")
 
-#: More digits than these are left out: they do not change a float32.
-_DIGITS = 18
-_DIGITS_LIMIT = np.uint64(10 ** (_DIGITS - 1))
 _TEN = np.uint64(10)
+_EACH_BYTE = np.uint64(0x0101010101010101)
+HIGH_BITS = np.uint64(0x8080808080808080)
 _LARGEST_ID = np.uint64((1 << 63) - 1)
-#: Texts of so many digits or fewer are surely ids; longer ones of about this size are not.
-_SURE_DIGITS, _ABOUT_LARGEST = 18, 9.3e18
+#: So many digits fit into 64 bits for sure. More of them do not change a float32.
+_SURE_DIGITS = 18
+_DIGITS_LIMIT = np.uint64(10 ** (_SURE_DIGITS - 1))
+#: A little more than the largest id: what is about as large as this is none.
+_ABOUT_LARGEST = 9.3e18
 #: What rounds to the largest float32 is below.
 _FLOAT32_LIMIT = (2.0 - 2.0**-24) * 2.0**127
 #: Beyond this power of ten, a mantissa of 18 digits is 0 or too large for a float32.
@@ -28,61 +31,79 @@ _EXPONENT_LIMIT = 100_000
 
 
 @inlined
+def byte(data: Any, position: Any) -> Any:
+    """The byte at a place that is never negative, which saves the code that would look."""
+    return data[np.uint64(position)]
+
+
+@inlined
 def is_blank(character: Any) -> Any:
     """Whether it stands between the parts of a row."""
     return character in (SPACE, TAB)
 
 
-@kernel
-def end_of_line(data: Any, position: int) -> int:
-    """Where the line ends: its line feed, or the end of the data."""
-    while position < data.size and data[position] != END:
+@inlined
+def find(data: Any, position: Any, stop: Any, character: Any) -> Any:
+    """Where the character is first; `stop` when it is not there. Looks at eight bytes at once."""
+    pattern = np.uint64(character) * _EACH_BYTE
+    while position + 8 <= stop:
+        other = word_at(data, position) ^ pattern
+        if (other - _EACH_BYTE) & ~other & HIGH_BITS:  # one of its bytes is 0
+            break
+        position += 8
+    while position < stop and byte(data, position) != character:
         position += 1
     return position
 
 
-@kernel
+@inlined
+def end_of_line(data: Any, position: Any) -> Any:
+    """Where the line ends: its line feed, or the end of the data."""
+    return find(data, position, data.size, END)
+
+
+@inlined
 def parse_id(data: Any, position: int, stop: int) -> tuple[Any, int, int]:
     """A number without a sign: the number, where its text ends, and what is wrong."""
     value, first = np.uint64(0), position
-    while position < stop and ZERO <= data[position] <= NINE:
-        value = value * _TEN + np.uint64(data[position] - ZERO)
+    while position < stop and ZERO <= byte(data, position) <= NINE:
+        value = value * _TEN + np.uint64(byte(data, position) - ZERO)
         position += 1
     if position == first:
         return np.int64(0), position, NO_NUMBER
     if position - first > _SURE_DIGITS:
         about = 0.0
         for i in range(first, position):
-            about = about * 10.0 + (data[i] - ZERO)
+            about = about * 10.0 + (byte(data, i) - ZERO)
         if about > _ABOUT_LARGEST or value > _LARGEST_ID:
             return np.int64(0), position, LONG_ID
     return np.int64(value), position, FINE
 
 
-@kernel
+@inlined
 def parse_float(data: Any, position: int, stop: int) -> tuple[float, int, int]:
     """A decimal number: its value, right to a float32, where it ends, and what is wrong."""
-    negative = position < stop and data[position] == MINUS
-    if negative or (position < stop and data[position] == PLUS):
+    negative = position < stop and byte(data, position) == MINUS
+    if negative or (position < stop and byte(data, position) == PLUS):
         position += 1
-    mantissa, exponent, digits, after_point = np.uint64(0), 0, 0, False
-    while position < stop:
-        character = data[position]
-        if ZERO <= character <= NINE:
-            digits += 1
-            if mantissa < _DIGITS_LIMIT:
-                mantissa = mantissa * _TEN + np.uint64(character - ZERO)
-                exponent -= after_point
-            else:
-                exponent += not after_point
-        elif character == POINT and not after_point:
-            after_point = True
-        else:
-            break
+    first, mantissa, fraction = position, np.uint64(0), 0
+    while position < stop and ZERO <= byte(data, position) <= NINE:
+        mantissa = mantissa * _TEN + np.uint64(byte(data, position) - ZERO)
         position += 1
+    digits = position - first
+    if position < stop and byte(data, position) == POINT:
+        position += 1
+        while position < stop and ZERO <= byte(data, position) <= NINE:
+            mantissa = mantissa * _TEN + np.uint64(byte(data, position) - ZERO)
+            position += 1
+            fraction += 1
+        digits += fraction
     if digits == 0:
         return 0.0, position, NO_NUMBER
-    if position < stop and (data[position] == SMALL_E or data[position] == LARGE_E):
+    exponent = -fraction
+    if digits > _SURE_DIGITS:
+        mantissa, exponent = _long_mantissa(data, first, position)
+    if position < stop and (byte(data, position) == SMALL_E or byte(data, position) == LARGE_E):
         power, position, wrong = _parse_exponent(data, position + 1, stop)
         if wrong != FINE:
             return 0.0, position, wrong
@@ -93,14 +114,29 @@ def parse_float(data: Any, position: int, stop: int) -> tuple[float, int, int]:
 
 
 @kernel
+def _long_mantissa(data: Any, position: int, stop: int) -> tuple[Any, int]:
+    """The first 18 digits of a number, and the power of ten that it must be multiplied by."""
+    mantissa, exponent, after_point = np.uint64(0), 0, False
+    for i in range(position, stop):
+        if byte(data, i) == POINT:
+            after_point = True
+        elif mantissa < _DIGITS_LIMIT:
+            mantissa = mantissa * _TEN + np.uint64(byte(data, i) - ZERO)
+            exponent -= after_point
+        else:
+            exponent += not after_point
+    return mantissa, exponent
+
+
+@kernel
 def _parse_exponent(data: Any, position: int, stop: int) -> tuple[Any, int, int]:
-    negative = position < stop and data[position] == MINUS
-    if negative or (position < stop and data[position] == PLUS):
+    negative = position < stop and byte(data, position) == MINUS
+    if negative or (position < stop and byte(data, position) == PLUS):
         position += 1
     value: Any = 0
     first = position
-    while position < stop and ZERO <= data[position] <= NINE:
-        value = min(value * 10 + np.int64(data[position] - ZERO), _EXPONENT_LIMIT)
+    while position < stop and ZERO <= byte(data, position) <= NINE:
+        value = min(value * 10 + np.int64(byte(data, position) - ZERO), _EXPONENT_LIMIT)
         position += 1
     wrong = NO_NUMBER if position == first else FINE
     return -value if negative else value, position, wrong
@@ -134,18 +170,18 @@ def is_skipped(data: Any, start: Any, stop: Any, comment: Any, tabs_are_blank: A
     """Whether the line is blank or a comment, and so no row."""
     position = start
     while position < stop and (
-        data[position] == SPACE
-        or data[position] == RETURN
-        or (tabs_are_blank and data[position] == TAB)
+        byte(data, position) == SPACE
+        or byte(data, position) == RETURN
+        or (tabs_are_blank and byte(data, position) == TAB)
     ):
         position += 1
-    return position == stop or data[position] == comment
+    return position == stop or byte(data, position) == comment
 
 
 @inlined
 def without_return(data: Any, start: Any, stop: Any) -> Any:
     """The end of the line without a carriage return before its line feed."""
-    if stop > start and data[stop - 1] == RETURN:
+    if stop > start and byte(data, stop - 1) == RETURN:
         return stop - 1
     return stop
 
@@ -155,7 +191,7 @@ def capacity(data: Any, first: int, second: int, third: int) -> tuple[int, int]:
     """How many line ends there are, and how many bytes are one of the three given."""
     lines, marks = 0, 0
     for i in range(data.size):
-        character = data[i]
+        character = byte(data, i)
         lines += character == END
         marks += character in (first, second, third)
     return lines, marks

@@ -8,6 +8,7 @@ import numpy as np
 
 from flambeau.data.sources import files
 from flambeau.data.sources.paths import reading
+from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
 
 #: Bytes that are read and parsed at a time; a longer line makes its block longer.
@@ -83,8 +84,6 @@ def _plain(lines: LineRange, stop: int) -> Iterator[Block]:
     while position < stop:
         last = min(position + size, stop)
         data = np.frombuffer(files.read_bytes(lines.path, position, last), np.uint8)
-        if len(data) < last - position:
-            raise DataError(f"{lines.path} became shorter while it was read")
         length = len(data) if last == stop else _whole_lines(data)
         if not length:
             size = _longer(size, lines.path, position)
@@ -109,9 +108,9 @@ def _packed(path: str) -> Iterator[Block]:
 
 def _longer(size: int, path: str, position: int) -> int:
     if size >= LONGEST_LINE:
+        line = line_number(path, position)
         raise DataError(
-            f"{path} line {line_number(path, position)} is longer than {LONGEST_LINE >> 20} MB: "
-            f"is it a file of text?"
+            f"{shown(path)} line {line} is longer than {LONGEST_LINE >> 20} MB: is this text?"
         )
     return 2 * size
 

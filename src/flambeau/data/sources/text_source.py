@@ -8,18 +8,18 @@ import pyarrow as pa
 
 from flambeau.config.settings import nearest
 from flambeau.data.source import Shard, StreamedSource
-from flambeau.data.sources import files
+from flambeau.data.sources.files import unsplittable
 from flambeau.data.sources.paths import Paths, find_files
 from flambeau.data.sources.record_batches import rows_between
 from flambeau.data.sources.row_faults import MESSAGES, Fault, shortened
 from flambeau.data.sources.row_parser import Parsed, RowParser, require_count
 from flambeau.data.sources.text_lines import Block, LineRange, blocks, line_number, line_ranges
+from flambeau.data.sources.urls import shown
 from flambeau.errors import ConfigError, DataError
 
 OnBadRow = Literal["error", "skip"]
 
 SHARD_BYTES = 64 << 20
-LARGE_PACKED_BYTES = 256 << 20
 #: A directory stands for all files in it: such logs seldom have a suffix.
 _ANY_NAME = ("",)
 
@@ -47,6 +47,7 @@ class TextSource(StreamedSource):
         self._parser = parser
         self._skip = on_bad_row == "skip"
         self._files = find_files(path, _ANY_NAME)
+        self.warnings = unsplittable(self._files)
         self._ranges = [part for file in self._files for part in line_ranges(file, shard_bytes)]
         self._shards: list[Shard] = []
 
@@ -60,7 +61,7 @@ class TextSource(StreamedSource):
             shards = (Shard(x.path, n, self._count(x)) for n, x in enumerate(self._ranges))
             self._shards = [shard for shard in shards if shard.rows]
         if not self._shards:
-            raise DataError(f"{self._files[0]} has no rows{self._told_skipped()}")
+            raise DataError(f"{shown(self._files[0])} has no rows{self._told_skipped()}")
         return self._shards
 
     def read(
@@ -79,17 +80,6 @@ class TextSource(StreamedSource):
             last = None if stop is None else stop - position
             yield from rows_between([batch], start - position, last)
             position += batch.num_rows
-
-    def remarks(self) -> tuple[str, ...]:
-        large = [file for file in self._files if _is_large_and_packed(file)]
-        found = [
-            f"{file} is packed ({files.size_of(file) >> 20} MB), so only one worker at a time can "
-            f"read it, from its start: unpack it, or cut it into several files"
-            for file in large
-        ]
-        if self.skipped_rows:
-            found.append(f"{self._files[0]}{self._others()}{self._told_skipped()}")
-        return tuple(found)
 
     def _count(self, lines: LineRange) -> int:
         if not self._skip:
@@ -111,18 +101,11 @@ class TextSource(StreamedSource):
         line = block.data[fault.start : fault.stop].tobytes()
         part = block.data[fault.where : fault.stop].tobytes().split(maxsplit=1)
         number = line_number(path, block.position + fault.start)
-        shown = shortened(part[0] if part else line)
+        text, hint = shortened(part[0] if part else line), self._parser.describe(line)
         return (
-            f"{path} line {number}: {MESSAGES[fault.what]}: {shown}; {self._parser.describe(line)} "
-            f"(to leave out bad rows and count them, give the option on_bad_row='skip')"
+            f"{shown(path)} line {number}: {MESSAGES[fault.what]}: {text}; {hint} (to leave "
+            f"out bad rows and count them, give the option on_bad_row='skip')"
         )
-
-    def _others(self) -> str:
-        return f" and {len(self._files) - 1} other files" if len(self._files) > 1 else ""
 
     def _told_skipped(self) -> str:
         return f": {self.skipped_rows} bad rows were skipped" if self.skipped_rows else ""
-
-
-def _is_large_and_packed(path: str) -> bool:
-    return files.compression_of(path) is not None and files.size_of(path) > LARGE_PACKED_BYTES

@@ -2,13 +2,14 @@
 
 import itertools
 
+import fsspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_files import rows_of, write
 
 from flambeau.config import FileData
-from flambeau.data.sources import files, text_lines, text_source
+from flambeau.data.sources import files, text_lines
 from flambeau.data.sources.dummy import open_dummy
 from flambeau.data.sources.libsvm import open_libsvm
 from flambeau.data.sources.opening import open_source
@@ -21,7 +22,7 @@ def labels(source):
     return [int(row["label"]) for row in rows_of(source, "label")]
 
 
-@pytest.mark.parametrize(("size", "shards"), [(1, 100), (7, 90), (100, 8), (10_000, 1)])
+@pytest.mark.parametrize(("size", "shards"), [(1, 100), (7, 95), (100, 8), (10_000, 1)])
 def test_shards_are_cut_at_line_ends_and_hold_each_row_once(tmp_path, size, shards):
     source = open_libsvm(write(tmp_path / "a", NUMBERS), shard_bytes=size)
     assert labels(source) == list(range(100))
@@ -103,21 +104,20 @@ def test_line_numbers_count_a_byte_order_mark_as_nothing(tmp_path):
 
 
 def test_large_packed_files_are_told_of(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_source, "LARGE_PACKED_BYTES", 10)
+    monkeypatch.setattr(files, "_LARGE", 10)
     packed = open_libsvm(write(tmp_path / "a.gz", NUMBERS))
-    (remark,) = packed.remarks()
-    assert "a.gz is packed" in remark
-    assert "only one worker" in remark
-    assert open_libsvm(write(tmp_path / "a", NUMBERS)).remarks() == ()
+    (warning,) = packed.warnings
+    assert "a.gz" in warning
+    assert "cannot be split" in warning
+    assert open_libsvm(write(tmp_path / "a", NUMBERS)).warnings == ()
 
 
-def test_skipped_rows_are_told_of(tmp_path):
+def test_skipped_rows_of_all_files_are_counted_once(tmp_path):
     paths = [write(tmp_path / name, "1 1:1\nx\ny\n") for name in ("a", "b")]
     source = open_libsvm(paths, on_bad_row="skip")
     source.shards()
     source.shards()
     assert source.skipped_rows == 4
-    assert source.remarks() == (f"{paths[0]} and 1 other files: 4 bad rows were skipped",)
 
 
 @pytest.mark.parametrize(("text", "told"), [("\n \n", ""), ("x\n", ": 1 bad rows were skipped")])
@@ -140,7 +140,7 @@ def test_a_line_without_end_is_an_error(tmp_path, monkeypatch, name):
 def test_a_file_that_became_shorter_is_an_error(tmp_path):
     source = open_libsvm(write(tmp_path / "a", NUMBERS))
     (tmp_path / "a").write_text("1 1:1\n")
-    with pytest.raises(DataError, match="became shorter"):
+    with pytest.raises(DataError, match="cannot be read as text: "):
         source.shards()
 
 
@@ -170,12 +170,19 @@ def test_files_of_a_directory_need_no_suffix(tmp_path):
 @pytest.mark.parametrize("form", ["libsvm", "libffm", "dummy", "criteo"])
 def test_unknown_options_are_refused(tmp_path, form):
     data = FileData(path=write(tmp_path / "a", "1\n"), format=form, options={"on_bad": "skip"})
-    with pytest.raises(ConfigError, match="unknown option 'on_bad'.*on_bad_row"):
+    with pytest.raises(ConfigError, match=r"unknown option 'on_bad'.*on_bad_row"):
         open_source(data, None)
 
 
-def test_parts_of_files_are_cut_at_the_end(tmp_path):
-    path = write(tmp_path / "a", "0123456789" * 1000)
-    assert bytes(files.read_bytes(path, 4998, 5003)) == b"89012"
-    assert bytes(files.read_bytes(path, 9998, 20_000)) == b"89"
-    assert bytes(files.read_bytes(path, 10_000, 20_000)) == b""
+@pytest.mark.parametrize("name", ["a.libsvm", "a.libsvm.gz", "a.libsvm.zst"])
+def test_files_may_be_at_a_url(tmp_path, name):
+    with fsspec.open(f"memory://text/{name}", "wb") as file:
+        write(tmp_path / name, NUMBERS + "bad")
+        file.write((tmp_path / name).read_bytes())
+    data = FileData(path=f"memory://text/{name}", options={"shard_bytes": 200})
+    source = open_source(data, None)
+    with pytest.raises(DataError, match=f"memory://text/{name} line 101: "):
+        rows_of(source)
+    skipping = {"shard_bytes": 200, "on_bad_row": "skip"}
+    source = open_source(data.model_copy(update={"options": skipping}), None)
+    assert labels(source) == list(range(100))
