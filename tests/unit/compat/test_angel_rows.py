@@ -133,7 +133,7 @@ def test_the_format_follows_from_the_model_unless_it_is_given(tmp_path):
 
 def test_an_id_beyond_input_dim_is_found_before_training(tmp_path):
     model = save(BiasWeight(), tmp_path)
-    path = write(tmp_path / "a", ["1 13:1", *LINES * 9000, "1 20:1"])
+    path = write(tmp_path / "a", ["1 13:1", *LINES, "1 20:1"])
     with pytest.raises(DataError, match=r"id 19 \(counted from 0\).*--input_dim 20"):
         Training(job(f"input:{path}", f"modulePath:{model}"))
     good = write(tmp_path / "b", LINES)
