@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from flambeau.config.clusters import Local
 from flambeau.config.code import CodeRef
 from flambeau.config.data import DataRef
-from flambeau.config.known_names import LOSS_NAMES, METRIC_NAMES
+from flambeau.config.known_names import LOSS_NAMES, is_metric, metric_choices
 from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec, for_tables
 from flambeau.config.parts import (
     Checkpoints,
@@ -132,8 +132,8 @@ class JobSettings(Settings):
     @classmethod
     def _known_metrics(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
         for name in metrics:
-            if name not in METRIC_NAMES:
-                raise ValueError(f"unknown metric '{name}'; {nearest(name, METRIC_NAMES)}")
+            if not is_metric(name):
+                raise ValueError(f"unknown metric '{name}'; {nearest(name, metric_choices())}")
         return metrics
 
     @field_validator("table_optimizer")

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import JobSettings
@@ -108,6 +108,22 @@ class Result:
         from flambeau.job.using import predict_run
 
         return predict_run(self._run, self._settings, "latest", data, out)
+
+    def export_vectors(
+        self,
+        data: Any,
+        out: str | Path,
+        of: Literal["item", "user"] = "item",
+        id: str | None = None,
+    ) -> int:
+        """Write `id` and `vector` of the items or users in `data` to a Parquet file; how many.
+
+        The model needs `item_vectors` or `user_vectors`. Ids are those of the column `id`, or of
+        the first field of that method's first argument. `TableSpec(init=out)` reads the file.
+        """
+        from flambeau.job.vectors import export_run_vectors
+
+        return export_run_vectors(self._run, self._settings, "latest", data, out, of, id)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())

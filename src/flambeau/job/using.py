@@ -11,7 +11,7 @@ from torch import nn
 from flambeau.checkpoint import RunDirectory, lease, resolve
 from flambeau.checkpoint.store import read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights
-from flambeau.config import ArrayData, Binding, CodeRef, DatasetData, FileData, JobSettings
+from flambeau.config import ArrayData, CodeRef, DatasetData, FileData, JobSettings
 from flambeau.data import Source, open_source
 from flambeau.data.loader import in_order
 from flambeau.data.sources.torch_dataset import LoaderSource
@@ -92,7 +92,7 @@ def predictions(
     """Predictions for `data` in order, a record batch for each batch of rows."""
     model = load_model(run, settings, which)
     source = open_given(run, settings, data)
-    bare = Binding(inputs=settings.binding.inputs, keys=settings.binding.keys)
+    bare = settings.binding.model_copy(update={"label": None, "weight": None, "group": None})
     binder = opening.make_binder(
         settings.model_copy(update={"binding": bare}), model, source, whole_batch=False
     )

@@ -8,6 +8,8 @@ from torch import nn
 
 from flambeau.config.settings import nearest
 from flambeau.errors import ConfigError
+from flambeau.models.ctr.registry import SEQUENCE_AND_RETRIEVAL
+from flambeau.models.late import Late
 from flambeau.models.vision import (
     MLP,
     VGG,
@@ -36,14 +38,15 @@ from flambeau.models.vision import (
 )
 
 #: What `build` knows: name -> what is called with the model's arguments.
-MODELS: Mapping[str, Callable[..., nn.Module]] = VISION
+MODELS: Mapping[str, Callable[..., nn.Module]] = {**VISION, **SEQUENCE_AND_RETRIEVAL}
 
 
 def build(name: str, **args: Any) -> nn.Module:
     """A new model by name: `build("resnet20", in_channels=1, classes=10)`."""
     if name not in MODELS:
         raise ConfigError(f"model={name!r}: unknown model; {nearest(name, MODELS)}")
-    builder = MODELS[name]
+    found = MODELS[name]
+    builder = found.load() if isinstance(found, Late) else found
     signature = inspect.signature(builder)
     try:
         signature.bind(**args)
