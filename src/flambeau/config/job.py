@@ -159,6 +159,19 @@ class JobSettings(Settings):
         return self
 
     @model_validator(mode="after")
+    def _can_be_calibrated(self) -> "JobSettings":
+        if self.loading.keep_negatives == 1.0:
+            return self
+        if self.step is not None or self.loss not in ("bce", "bce_prob"):
+            raise ValueError(
+                "loading.keep_negatives needs loss='bce' or 'bce_prob', whose probabilities can be "
+                "corrected for what was left out"
+            )
+        if not isinstance(self.binding.label, str | None):
+            raise ValueError("loading.keep_negatives needs one label, by which rows are left out")
+        return self
+
+    @model_validator(mode="after")
     def _fits(self) -> "JobSettings":
         if self.evaluator and self.valid is None:
             raise ValueError("evaluator=True needs valid= data to evaluate on")

@@ -17,7 +17,8 @@ def report_json(outcome: Outcome, memory: Memory, settings: JobSettings, started
     summary = dict(outcome.summaries.get(0, {}))
     failed, stopped = outcome.failure is not None, outcome.interrupted is not None
     rows = outcome.rows or _rows(summary, memory)
-    for name in ("rows", "rows_repeated", "rows_dropped", "history", "own_rows", "client"):
+    counted = ("rows", "rows_repeated", "rows_dropped", "rows_left_out")
+    for name in (*counted, "history", "own_rows", "client"):
         summary.pop(name, None)
     report = {
         "status": "failed" if failed else "stopped" if stopped else outcome.status,
@@ -38,12 +39,14 @@ def _rows(summary: dict[str, Any], memory: Memory) -> dict[str, int]:
     """What became of rows, as the first worker and the observers know it."""
     passed, dropped = int(summary.get("rows", 0)), int(summary.get("rows_dropped", 0))
     repeated = int(summary.get("rows_repeated", 0)) + memory.rows_lost
-    return {
+    left_out = int(summary.get("rows_left_out", 0))
+    counts = {
         "read": passed + repeated,
-        "applied": passed - dropped,
+        "applied": passed - dropped - left_out,
         "dropped": dropped,
         "repeated": repeated,
     }
+    return {**counts, "left_out": left_out} if left_out else counts
 
 
 def _served(outcome: Outcome) -> dict[str, Any]:

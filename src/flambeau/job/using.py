@@ -34,7 +34,7 @@ def read_settings(run: RunDirectory) -> JobSettings:
 
 def load_model(run: RunDirectory, settings: JobSettings, which: str) -> nn.Module:
     """The run's module with the weights of a checkpoint, ready for use on the CPU."""
-    model = opening.build_model(settings.model, opening.code_loader(run))
+    model = opening.build_job_model(settings, opening.code_loader(run))
     with lease(resolve(run, which)) as path:
         load_all_weights(model, read_checkpoint(path).model)
         attach_tables(model, path)
