@@ -63,6 +63,9 @@ class IndexedSource(ABC):
 class StreamedSource(ABC):
     """Shards of Arrow batches."""
 
+    #: What the user should know of these files, as sentences.
+    warnings: tuple[str, ...] = ()
+
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from flambeau.config import DataRef
 from flambeau.config.strategies import ParameterServer
-from flambeau.data import Source
+from flambeau.data import Source, StreamedSource
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.loader import Loader
@@ -58,8 +59,7 @@ class Assembly:
 
     def source(self) -> Source:
         """The training data."""
-        settings = self.settings
-        return opening.open_data(settings.train, self.load_code, settings.binding.maskable)
+        return self._open(self.settings.train)
 
     def model(self, *, fresh: bool) -> nn.Module:
         """The model on its device; a fresh one with another run's weights, if that is asked."""
@@ -147,7 +147,7 @@ class Assembly:
         settings, where = self.settings, self.where
         if settings.valid is None or settings.evaluator:
             return None
-        source = opening.open_data(settings.valid, self.load_code, settings.binding.maskable)
+        source = self._open(settings.valid)
         whole = opening.wants_whole_batch(settings)
         binder = opening.make_binder(settings, model, source, whole_batch=whole)
         place = Place(where.group.rank, where.group.size)
@@ -217,6 +217,12 @@ class Assembly:
             resumed_rows=rows,
             **more,
         )
+
+    def _open(self, data: DataRef) -> Source:
+        source = opening.open_data(data, self.load_code, self.settings.binding.maskable)
+        for text in source.warnings if isinstance(source, StreamedSource) else ():
+            self.where.warn(text)
+        return source
 
     def _open_loss(self) -> Loss | None:
         if self.settings.step is not None and self.settings.loss is None:

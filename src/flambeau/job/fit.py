@@ -38,6 +38,11 @@ from flambeau.job.result import Result, report_json
 from flambeau.job.team import make_team, require_room
 from flambeau.observe import Event, Observer
 
+_WAYS_ON = (
+    ". The same call goes on from the last checkpoint; with recovery.max_restarts=n the job does "
+    "so by itself, n times"
+)
+
 Resume = Literal["auto", "always", "never"] | bool
 
 
@@ -217,7 +222,7 @@ def _observe_end(observer: Observer, outcome: Outcome, memory: Memory) -> None:
 
 def _raise_if_failed(outcome: Outcome, run: RunDirectory, memory: Memory) -> None:
     if outcome.failure is not None:
-        raise_failure(outcome.failure)
+        raise_failure(outcome.failure, _WAYS_ON)
     if outcome.interrupted is signal.SIGINT:
         raise KeyboardInterrupt(
             f"stopped at step {memory.step}; the same call with run_dir={str(run.path)!r} goes on"
@@ -226,15 +231,18 @@ def _raise_if_failed(outcome: Outcome, run: RunDirectory, memory: Memory) -> Non
         raise SystemExit(128 + outcome.interrupted)
 
 
-def raise_failure(failure: Failure) -> NoReturn:
-    """Raise, in the driver, what ended a role: the user's mistakes as what they are."""
+def raise_failure(failure: Failure, ways_on: str = "") -> NoReturn:
+    """Raise, in the driver, what ended a role: the user's mistakes as what they are.
+
+    `ways_on` is said of what is nobody's mistake.
+    """
     if failure.cause is Cause.USER_ERROR:
         kind = getattr(errors, failure.error, None)
         if isinstance(kind, type) and issubclass(kind, errors.UserError | errors.JobFailedError):
             raise kind(failure.message)
     if failure.traceback:
         raise WorkerFailedError(f"{failure.spec.name} failed", failure.traceback)
-    raise WorkerLostError(failure.message)
+    raise WorkerLostError(failure.message + ways_on)
 
 
 def _new_run_path(model: Any) -> Path:

@@ -22,6 +22,7 @@ from flambeau.data.sources.torch_dataset import (
     LoaderSource,
     MapDatasetSource,
 )
+from flambeau.data.sources.urls import is_url, local_path, shown
 from flambeau.errors import ConfigError, DataError
 
 _OF_ONE_PATH: dict[str, Callable[..., Source]] = {
@@ -36,6 +37,7 @@ _OF_PATHS: dict[str, Callable[..., Source]] = {
     "parquet": ParquetSource,
     "tsv": functools.partial(CsvSource, delimiter="\t"),
 }
+_ONLY_LOCAL = ("cifar10", "cifar100", "idx", "images")
 
 
 def open_source(data: DataRef, load_code: Callable[[CodeRef], Any]) -> Source:
@@ -51,6 +53,8 @@ def open_source(data: DataRef, load_code: Callable[[CodeRef], Any]) -> Source:
 
 def _open_files(data: FileData) -> Source:
     name = data.format or infer_format(data.path)
+    if name in _ONLY_LOCAL:
+        _require_local(data.path, name)
     if name in _OF_PATHS:
         path: Paths = data.path
         source = _OF_PATHS[name]
@@ -60,11 +64,17 @@ def _open_files(data: FileData) -> Source:
     return source(path, **data.options)
 
 
+def _require_local(path: Paths, name: str) -> None:
+    for each in (path,) if isinstance(path, str) else path:
+        if is_url(each):
+            raise DataError(f"format {name!r} reads local files only: copy {shown(each)!r} first")
+
+
 def _single(path: Paths, name: str) -> str:
     paths = (path,) if isinstance(path, str) else path
     if len(paths) != 1:
         raise DataError(f"format {name!r} takes one path, not {len(paths)}")
-    return paths[0]
+    return local_path(paths[0])
 
 
 def _require_known_options(name: str, source: Callable[..., Source], given: dict[str, Any]) -> None:
