@@ -13,8 +13,7 @@ from toy import QUIET, rows_of
 
 import flambeau as fb
 from flambeau.data.text_hash import hash_texts
-from flambeau.models.ctr.din import DIN
-from flambeau.models.ctr.two_tower import TwoTower
+from flambeau.models import DIN, TwoTower
 
 GROUPS, PER_GROUP = 4, 5
 
@@ -65,7 +64,9 @@ def fit(model: Any, tmp_path: Path, **settings: Any) -> Any:
 
 def test_histories_are_learnt_by_two_workers_and_a_server(tmp_path: Path) -> None:
     result = fit(
-        DIN(1, embedding_dim=8, hidden=(32,), attention=(16,), initializer={"scale": 0.5}),
+        DIN(
+            1, embedding_dim=8, hidden=(32,), attention=(16,), table={"initializer": {"scale": 0.5}}
+        ),
         tmp_path,
         inputs={"ids": ["user"], "item": "item", "history": "history"},
         hash={"history": "item"},

@@ -1,6 +1,9 @@
 """The names of the models in `flambeau.models`, for a driver that does not load them."""
 
-VISION_NAMES = (
+SEQUENCE_NAMES = ("din", "esmm", "mmoe", "sasrec", "two_tower")
+
+MODEL_NAMES = (
+    *SEQUENCE_NAMES,
     "lenet",
     "mlp",
     "resnet18",
@@ -22,7 +25,3 @@ VISION_NAMES = (
     "vgg19",
     "vgg19_bn",
 )
-
-SEQUENCE_AND_RETRIEVAL_NAMES = ("din", "esmm", "mmoe", "sasrec", "two_tower")
-
-MODEL_NAMES = (*VISION_NAMES, *SEQUENCE_AND_RETRIEVAL_NAMES)

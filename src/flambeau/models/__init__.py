@@ -8,8 +8,14 @@ from torch import nn
 
 from flambeau.config.settings import nearest
 from flambeau.errors import ConfigError
-from flambeau.models.ctr.registry import SEQUENCE_AND_RETRIEVAL
-from flambeau.models.late import Late
+from flambeau.models.ctr.sequence_models import (
+    DIN,
+    ESMM,
+    SEQUENCE_MODELS,
+    MMoE,
+    SASRec,
+    TwoTower,
+)
 from flambeau.models.vision import (
     MLP,
     VGG,
@@ -38,15 +44,14 @@ from flambeau.models.vision import (
 )
 
 #: What `build` knows: name -> what is called with the model's arguments.
-MODELS: Mapping[str, Callable[..., nn.Module]] = {**VISION, **SEQUENCE_AND_RETRIEVAL}
+MODELS: Mapping[str, Callable[..., nn.Module]] = {**VISION, **SEQUENCE_MODELS}
 
 
 def build(name: str, **args: Any) -> nn.Module:
     """A new model by name: `build("resnet20", in_channels=1, classes=10)`."""
     if name not in MODELS:
         raise ConfigError(f"model={name!r}: unknown model; {nearest(name, MODELS)}")
-    found = MODELS[name]
-    builder = found.load() if isinstance(found, Late) else found
+    builder = MODELS[name]
     signature = inspect.signature(builder)
     try:
         signature.bind(**args)
@@ -57,12 +62,17 @@ def build(name: str, **args: Any) -> nn.Module:
 
 
 __all__ = [
+    "DIN",
+    "ESMM",
     "MLP",
     "MODELS",
     "VGG",
     "CifarResNet",
     "LeNet",
+    "MMoE",
     "ResNet",
+    "SASRec",
+    "TwoTower",
     "build",
     "resnet18",
     "resnet20",

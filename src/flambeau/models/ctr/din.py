@@ -1,16 +1,16 @@
 """DIN: what a user did before counts as far as it has to do with the item in question."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from flambeau.config.tables import TableSpec
+from flambeau.models.ctr.dense_layers import dense_layers
 from flambeau.models.ctr.fields import Ids
 from flambeau.models.ctr.flat_inputs import FlatInputs
 from flambeau.models.ctr.history import HistoryEmbedding, ItemEmbedding
-from flambeau.models.ctr.perceptron import perceptron
 
 
 @final
@@ -37,15 +37,15 @@ class DIN(nn.Module):
         normalize: bool = False,
         length: int | None = None,
         padding: int | None = None,
-        **table: Any,
+        table: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        items = TableSpec("item", embedding_dim, **table)
-        self.inputs = FlatInputs(fields, dense, embedding_dim, **table)
+        items = TableSpec("item", embedding_dim, **(table or {}))
+        self.inputs = FlatInputs(fields, dense, embedding_dim, **(table or {}))
         self.item = ItemEmbedding(items)
         self.history = HistoryEmbedding(items, length, padding)
-        self.attention = perceptron(4 * embedding_dim, attention, 1)
-        self.top = perceptron(self.inputs.width + 2 * embedding_dim, hidden, 1, dropout)
+        self.attention = dense_layers(4 * embedding_dim, attention, 1)
+        self.top = dense_layers(self.inputs.width + 2 * embedding_dim, hidden, 1, dropout)
         self.normalize = normalize
 
     def forward(self, ids: Ids, item: Ids, history: Ids, dense: Tensor | None = None) -> Tensor:

@@ -1,6 +1,6 @@
 """ESMM: clicks, and conversions that only a click can bring, learnt from all rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import torch
@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from flambeau.errors import ModelError
+from flambeau.models.ctr.dense_layers import dense_layers
 from flambeau.models.ctr.fields import Ids
 from flambeau.models.ctr.flat_inputs import FlatInputs
 from flambeau.models.ctr.mmoe import check_tasks
-from flambeau.models.ctr.perceptron import perceptron
 
 
 @final
@@ -34,15 +34,15 @@ class ESMM(nn.Module):
         tasks: Sequence[str] = ("click", "conversion"),
         *,
         dropout: float = 0.0,
-        **table: Any,
+        table: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         check_tasks(tasks)
         if len(tasks) != 2:
             raise ModelError(f"tasks={list(tasks)}: give two, the click and the conversion")
-        self.inputs = FlatInputs(fields, dense, embedding_dim, **table)
-        self.click = perceptron(self.inputs.width, hidden, 1, dropout)
-        self.conversion = perceptron(self.inputs.width, hidden, 1, dropout)
+        self.inputs = FlatInputs(fields, dense, embedding_dim, **(table or {}))
+        self.click = dense_layers(self.inputs.width, hidden, 1, dropout)
+        self.conversion = dense_layers(self.inputs.width, hidden, 1, dropout)
         self.tasks = tuple(tasks)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> dict[str, Tensor]:

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from flambeau.config.tables import TableSpec
 from flambeau.data.jagged import Jagged, from_rows
-from flambeau.embeddings import SparseEmbedding
 from flambeau.errors import ModelError
 from flambeau.models.ctr.fields import Ids
 
@@ -31,6 +30,9 @@ class HistoryEmbedding(nn.Module):
         super().__init__()
         if length is not None and length < 1:
             raise ModelError(f"length={length}: a history needs room for at least 1 item")
+        # Loads Numba, which models without tables do without.
+        from flambeau.embeddings import SparseEmbedding
+
         self.length, self.padding = length, padding
         self.rows = SparseEmbedding(items, "none", prefetch=prefetch)
 
@@ -81,6 +83,8 @@ class ItemEmbedding(nn.Module):
 
     def __init__(self, items: TableSpec, prefetch: str = "item") -> None:
         super().__init__()
+        from flambeau.embeddings import SparseEmbedding
+
         self.each = SparseEmbedding(items, "none", prefetch=prefetch)
         self.sums = SparseEmbedding(items, "sum")
 

@@ -1,15 +1,15 @@
 """MMoE: tasks that share experts, each with its own mixture of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
+from flambeau.models.ctr.dense_layers import dense_layers
 from flambeau.models.ctr.fields import Ids
 from flambeau.models.ctr.flat_inputs import FlatInputs
-from flambeau.models.ctr.perceptron import perceptron
 
 
 @final
@@ -17,7 +17,7 @@ class MMoE(nn.Module):
     """Logits by task, from experts that all tasks share.
 
     Each of `experts` is a network of the layers `hidden`; a task's gate, a softmax of a linear
-    layer, says how much of each expert its tower (the layers `tower`) gets. `table` are further
+    layer, says how much of each expert its tower (the layers `tower`) gets. `table=` are further
     settings of the table.
     """
 
@@ -32,19 +32,19 @@ class MMoE(nn.Module):
         experts: int = 4,
         tower: Sequence[int] = (32,),
         dropout: float = 0.0,
-        **table: Any,
+        table: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         check_tasks(tasks)
         if experts < 1 or not hidden:
             raise ModelError(f"experts={experts} of the layers {list(hidden)}: give some of both")
-        self.inputs = FlatInputs(fields, dense, embedding_dim, **table)
+        self.inputs = FlatInputs(fields, dense, embedding_dim, **(table or {}))
         width = self.inputs.width
         self.experts = nn.ModuleList(
-            perceptron(width, hidden, dropout=dropout) for _ in range(experts)
+            dense_layers(width, hidden, dropout=dropout) for _ in range(experts)
         )
         self.gates = nn.ModuleList(nn.Linear(width, experts) for _ in tasks)
-        self.towers = nn.ModuleList(perceptron(hidden[-1], tower, 1, dropout) for _ in tasks)
+        self.towers = nn.ModuleList(dense_layers(hidden[-1], tower, 1, dropout) for _ in tasks)
         self.tasks = tuple(tasks)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> dict[str, Tensor]:

@@ -1,5 +1,6 @@
 """SASRec: the next item, by self-attention over those that came before."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, final
 
 import torch
@@ -23,7 +24,7 @@ class SASRec(nn.Module):
     where the negatives are: `"given"`, one score for each item asked for; `"batch"`, logits of
     [rows, rows] for `loss="in_batch_softmax"`, with the logQ correction of `InBatchLogits`.
 
-    `padding` is the id that stands for nothing in a history given as a tensor; `table` are further
+    `padding` is the id that stands for nothing in a history given as a tensor; `table=` are further
     settings of the items' table.
     """
 
@@ -39,12 +40,12 @@ class SASRec(nn.Module):
         temperature: float = 1.0,
         correct: bool = True,
         padding: int | None = None,
-        **table: Any,
+        table: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         if negatives not in ("given", "batch"):
             raise ModelError(f"negatives={negatives!r}: use 'given' or 'batch'")
-        items = TableSpec("item", embedding_dim, **table)
+        items = TableSpec("item", embedding_dim, **(table or {}))
         self.history = HistoryEmbedding(items, length, padding)
         self.item = ItemEmbedding(items)
         self.positions = nn.Embedding(length, embedding_dim)

@@ -1,16 +1,16 @@
 """Two towers: users and items as vectors whose product says how well they fit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from flambeau.data.jagged import one_id
+from flambeau.models.ctr.dense_layers import dense_layers
 from flambeau.models.ctr.fields import Ids
 from flambeau.models.ctr.flat_inputs import FlatInputs
 from flambeau.models.ctr.in_batch import InBatchLogits
-from flambeau.models.ctr.perceptron import perceptron
 
 
 @final
@@ -19,7 +19,7 @@ class TwoTower(nn.Module):
 
     Each has a table for its fields, and numbers beside them. The first field of an item says which
     one it is. Vectors have the length 1; their product is divided by `temperature`. `correct`,
-    `buckets` and `rate` are about the logQ correction: see `InBatchLogits`. `table` are further
+    `buckets` and `rate` are about the logQ correction: see `InBatchLogits`. `table=` are further
     settings of both tables.
     """
 
@@ -38,17 +38,17 @@ class TwoTower(nn.Module):
         correct: bool = True,
         buckets: int = 1 << 16,
         rate: float = 0.001,
-        **table: Any,
+        table: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.user_inputs = FlatInputs(
-            user_fields, user_dense, embedding_dim, "user", "user", "user_dense", **table
+            user_fields, user_dense, embedding_dim, "user", "user", "user_dense", **(table or {})
         )
         self.item_inputs = FlatInputs(
-            item_fields, item_dense, embedding_dim, "item", "item", "item_dense", **table
+            item_fields, item_dense, embedding_dim, "item", "item", "item_dense", **(table or {})
         )
-        self.user_tower = perceptron(self.user_inputs.width, hidden, vector_dim, dropout)
-        self.item_tower = perceptron(self.item_inputs.width, hidden, vector_dim, dropout)
+        self.user_tower = dense_layers(self.user_inputs.width, hidden, vector_dim, dropout)
+        self.item_tower = dense_layers(self.item_inputs.width, hidden, vector_dim, dropout)
         self.logits = InBatchLogits(temperature, correct=correct, buckets=buckets, rate=rate)
 
     def forward(

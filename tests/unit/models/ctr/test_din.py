@@ -6,8 +6,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from flambeau.data.jagged import from_lists
 from flambeau.embeddings.attach import tables_of
 from flambeau.errors import ModelError
-from flambeau.models import build
-from flambeau.models.ctr.din import DIN
+from flambeau.models import DIN, build
 
 IDS = torch.tensor([[1, 2], [3, 2], [1, 4]])
 ITEM = torch.tensor([7, 8, 9])
@@ -17,7 +16,7 @@ DENSE = torch.tensor([[0.5], [1.0], [-2.0]])
 
 def small(**changes: bool) -> DIN:
     torch.manual_seed(0)
-    model = DIN(2, 1, 3, (5,), (4,), initializer={"scale": 1.0}, **changes)
+    model = DIN(2, 1, 3, (5,), (4,), table={"initializer": {"scale": 1.0}}, **changes)
     ready(model)
     return model
 

@@ -6,9 +6,8 @@ from flambeau.config import Binding
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
 from flambeau.errors import ConfigError, ModelError
-from flambeau.models import build
-from flambeau.models.ctr.esmm import ESMM, both
-from flambeau.models.ctr.mmoe import MMoE
+from flambeau.models import ESMM, MMoE, build
+from flambeau.models.ctr.esmm import both
 from flambeau.training.losses import build_loss
 
 IDS = torch.tensor([[1, 2], [3, 2], [1, 4]])
@@ -36,7 +35,7 @@ def test_the_formula_of_mmoe() -> None:
 
 
 def test_the_formula_of_esmm() -> None:
-    model = ESMM(2, 1, 3, (5,), initializer={"scale": 2.0})
+    model = ESMM(2, 1, 3, (5,), table={"initializer": {"scale": 2.0}})
     ready(model)
     found = model(IDS, DENSE)
     for row in range(3):

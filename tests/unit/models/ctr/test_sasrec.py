@@ -9,13 +9,13 @@ from torch.nn.functional import cross_entropy, layer_norm
 from flambeau.data.jagged import from_lists
 from flambeau.embeddings.attach import tables_of
 from flambeau.errors import ModelError
-from flambeau.models.ctr.sasrec import SASRec
+from flambeau.models import SASRec
 
 
 def small(**changes: object) -> SASRec:
     torch.manual_seed(0)
     settings = {"embedding_dim": 4, "length": 3, "blocks": 1, "heads": 2, "dropout": 0.0}
-    model = SASRec(**(settings | {"initializer": {"scale": 1.0}} | changes))  # type: ignore[arg-type]
+    model = SASRec(**(settings | {"table": {"initializer": {"scale": 1.0}}} | changes))  # type: ignore[arg-type]
     torch.nn.init.normal_(model.nothing)
     ready(model)
     return model

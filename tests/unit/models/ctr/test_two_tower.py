@@ -9,8 +9,8 @@ from torch.nn.functional import cross_entropy
 from flambeau.data.jagged import from_lists, one_id, stack
 from flambeau.embeddings.attach import tables_of
 from flambeau.errors import DataError, ModelError
+from flambeau.models import TwoTower
 from flambeau.models.ctr.in_batch import InBatchLogits
-from flambeau.models.ctr.two_tower import TwoTower
 
 USER = torch.tensor([1, 2, 3])
 ITEM = torch.tensor([[7, 1], [8, 1], [7, 2]])
@@ -19,7 +19,9 @@ PRICE = torch.tensor([[0.5], [1.0], [2.0]])
 
 def small() -> TwoTower:
     torch.manual_seed(0)
-    model = TwoTower(1, 2, 3, (5,), 4, item_dense=1, temperature=0.5, initializer={"scale": 1.0})
+    model = TwoTower(
+        1, 2, 3, (5,), 4, item_dense=1, temperature=0.5, table={"initializer": {"scale": 1.0}}
+    )
     ready(model)
     return model
 

@@ -7,7 +7,7 @@ from torch import nn
 from flambeau.errors import ModelError
 
 
-def perceptron(
+def dense_layers(
     inputs: int, hidden: Sequence[int], outputs: int | None = None, dropout: float = 0.0
 ) -> nn.Sequential:
     """Linear layers with ReLU (and dropout) between `inputs` and the last of `hidden`.
