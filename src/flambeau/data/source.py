@@ -65,6 +65,8 @@ class StreamedSource(ABC):
 
     #: What the user should know of these files, as sentences.
     warnings: tuple[str, ...] = ()
+    #: Rows that were left out because they were bad; known after `shards`, the same everywhere.
+    skipped_rows: int = 0
 
     @property
     @abstractmethod

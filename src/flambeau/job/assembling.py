@@ -56,6 +56,7 @@ class Assembly:
         self.load_code: LoadCode = opening.code_loader(where.run)
         self.autocast = _autocast(where.settings.compute.precision, where.device)
         self.loss = self._open_loss()
+        self._opened: list[Source] = []
 
     def source(self) -> Source:
         """The training data."""
@@ -201,6 +202,9 @@ class Assembly:
         settings, group = self.settings, self.where.group
         if not group.first:
             return
+        skipped = sum(map(opening.skipped_rows, self._opened))
+        if skipped:
+            self.where.warn(opening.skipped_text(skipped))
         strategy = settings.strategy
         free = isinstance(strategy, ParameterServer) and not strategy.lockstep
         together = 1 if free else group.size
@@ -215,11 +219,13 @@ class Assembly:
             run_dir=str(self.where.run.path),
             resumed_step=step,
             resumed_rows=rows,
+            skipped_rows=skipped,
             **more,
         )
 
     def _open(self, data: DataRef) -> Source:
         source = opening.open_data(data, self.load_code, self.settings.binding.maskable)
+        self._opened.append(source)
         for text in source.warnings if isinstance(source, StreamedSource) else ():
             self.where.warn(text)
         return source

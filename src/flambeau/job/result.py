@@ -27,7 +27,7 @@ def report_json(outcome: Outcome, memory: Memory, settings: JobSettings, started
         "workers": settings.cluster.workers,
         "restarts": outcome.restarts,
         "wall_seconds": round(time.time() - started, 3),
-        "rows": rows,
+        "rows": {**rows, "skipped": memory.rows_skipped},
         **summary,
         **outcome.conducted,
         "metrics": _metrics(outcome, memory),

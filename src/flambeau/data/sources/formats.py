@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from flambeau.config.data import FILE_FORMATS
-from flambeau.data.sources import arrow, csv, image_folder, parquet
+from flambeau.data.sources import arrow, csv, image_folder, libffm, libsvm, parquet
 from flambeau.data.sources.files import first_bytes, is_url
 from flambeau.data.sources.listing import files_at
 from flambeau.data.sources.paths import Paths, find_files
@@ -18,6 +18,8 @@ _SUFFIXES = {
     **dict.fromkeys(arrow.SUFFIXES, "arrow"),
     **dict.fromkeys(parquet.SUFFIXES, "parquet"),
     **{suffix: suffix.split(".")[1] for suffix in csv.SUFFIXES},
+    **dict.fromkeys(libffm.SUFFIXES, "libffm"),
+    **dict.fromkeys(libsvm.SUFFIXES, "libsvm"),
 }
 _NAMES = {
     r"(data_batch_.*|test_batch)\.bin": "cifar10",

@@ -11,10 +11,14 @@ from flambeau.data.source import Source
 from flambeau.data.sources.arrays import ArraySource
 from flambeau.data.sources.arrow import ArrowSource
 from flambeau.data.sources.cifar import CifarSource
+from flambeau.data.sources.criteo import open_criteo
 from flambeau.data.sources.csv import CsvSource
+from flambeau.data.sources.dummy import open_dummy
 from flambeau.data.sources.formats import infer_format
 from flambeau.data.sources.idx import IdxSource
 from flambeau.data.sources.image_folder import ImageFolderSource
+from flambeau.data.sources.libffm import open_libffm
+from flambeau.data.sources.libsvm import open_libsvm
 from flambeau.data.sources.parquet import ParquetSource
 from flambeau.data.sources.paths import Paths
 from flambeau.data.sources.torch_dataset import (
@@ -33,7 +37,11 @@ _OF_PATHS: dict[str, Callable[..., Source]] = {
     "arrow": ArrowSource,
     "cifar10": functools.partial(CifarSource, classes=10),
     "cifar100": functools.partial(CifarSource, classes=100),
+    "criteo": open_criteo,
     "csv": CsvSource,
+    "dummy": open_dummy,
+    "libffm": open_libffm,
+    "libsvm": open_libsvm,
     "parquet": ParquetSource,
     "tsv": functools.partial(CsvSource, delimiter="\t"),
 }
