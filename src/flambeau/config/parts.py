@@ -37,7 +37,8 @@ class Loading(Settings):
     `workers` are processes (per training worker) for a Dataset's own Python code; by default one
     for image folders and none for the rest, since Arrow and array data need none. `shuffle_rows`
     is the size of the buffer in which rows of streamed files (Parquet, CSV, Arrow) are mixed.
-    `read_ahead` is in batches.
+    `read_ahead` is in batches. `keep_negatives` is the share of the rows with label 0 that are
+    trained on; validation and predictions are corrected for it, so that probabilities are right.
     """
 
     shuffle: bool = True
@@ -45,6 +46,7 @@ class Loading(Settings):
     workers: int | None = Field(default=None, ge=0)
     read_ahead: int = Field(default=4, ge=1)
     shuffle_rows: int = Field(default=131_072, ge=1)
+    keep_negatives: float = Field(default=1.0, gt=0.0, le=1.0)
 
 
 class Images(Settings):

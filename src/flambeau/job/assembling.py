@@ -72,7 +72,7 @@ class Assembly:
     def model(self, *, fresh: bool) -> nn.Module:
         """The model on its device; a fresh one with another run's weights, if that is asked."""
         settings, where = self.settings, self.where
-        model = opening.build_model(settings.model, self.load_code).to(where.device)
+        model = opening.build_job_model(settings, self.load_code).to(where.device)
         initial = where.payload.get("init_from")
         begin_without_rows(model, others=initial is not None or not fresh)
         if initial is not None and fresh:

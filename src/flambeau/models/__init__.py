@@ -8,6 +8,14 @@ from torch import nn
 
 from flambeau.config.settings import nearest
 from flambeau.errors import ConfigError
+from flambeau.models.ctr.sequence_models import (
+    DIN,
+    ESMM,
+    SEQUENCE_MODELS,
+    MMoE,
+    SASRec,
+    TwoTower,
+)
 from flambeau.models.vision import (
     MLP,
     VGG,
@@ -36,7 +44,7 @@ from flambeau.models.vision import (
 )
 
 #: What `build` knows: name -> what is called with the model's arguments.
-MODELS: Mapping[str, Callable[..., nn.Module]] = VISION
+MODELS: Mapping[str, Callable[..., nn.Module]] = {**VISION, **SEQUENCE_MODELS}
 
 
 def build(name: str, **args: Any) -> nn.Module:
@@ -54,12 +62,17 @@ def build(name: str, **args: Any) -> nn.Module:
 
 
 __all__ = [
+    "DIN",
+    "ESMM",
     "MLP",
     "MODELS",
     "VGG",
     "CifarResNet",
     "LeNet",
+    "MMoE",
     "ResNet",
+    "SASRec",
+    "TwoTower",
     "build",
     "resnet18",
     "resnet20",
