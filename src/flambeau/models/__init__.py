@@ -8,6 +8,23 @@ from torch import nn
 
 from flambeau.config.settings import nearest
 from flambeau.errors import ConfigError
+from flambeau.models.ctr import (
+    AFM,
+    DCN,
+    DLRM,
+    FFM,
+    FIELD_MODELS,
+    FM,
+    LR,
+    PNN,
+    AutoInt,
+    DCNv2,
+    DeepFM,
+    FieldAttention,
+    FinalMLP,
+    WideAndDeep,
+    XDeepFM,
+)
 from flambeau.models.vision import (
     MLP,
     VGG,
@@ -36,7 +53,7 @@ from flambeau.models.vision import (
 )
 
 #: What `build` knows: name -> what is called with the model's arguments.
-MODELS: Mapping[str, Callable[..., nn.Module]] = VISION
+MODELS: Mapping[str, Callable[..., nn.Module]] = {**VISION, **FIELD_MODELS}
 
 
 def build(name: str, **args: Any) -> nn.Module:
@@ -54,12 +71,26 @@ def build(name: str, **args: Any) -> nn.Module:
 
 
 __all__ = [
+    "AFM",
+    "DCN",
+    "DLRM",
+    "FFM",
+    "FM",
+    "LR",
     "MLP",
     "MODELS",
+    "PNN",
     "VGG",
+    "AutoInt",
     "CifarResNet",
+    "DCNv2",
+    "DeepFM",
+    "FieldAttention",
+    "FinalMLP",
     "LeNet",
     "ResNet",
+    "WideAndDeep",
+    "XDeepFM",
     "build",
     "resnet18",
     "resnet20",
