@@ -33,9 +33,8 @@ class FFM(nn.Module):
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
         """Logits. [rows]"""
-        toward = self.embeddings(ids).unflatten(
-            2, (self.fields, self.dim)
-        )  # [rows, from, toward, dim]
+        # [rows, from, toward, dim]
+        toward = self.embeddings(ids).unflatten(2, (self.fields, self.dim))
         own = toward.diagonal(dim1=1, dim2=2).square().sum((1, 2))
         both = (toward * toward.transpose(1, 2)).sum((1, 2, 3))
         logits: Tensor = self.linear(ids, dense) + 0.5 * (both - own)
