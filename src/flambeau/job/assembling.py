@@ -11,8 +11,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from flambeau.config import DataRef
 from flambeau.config.strategies import ParameterServer
-from flambeau.data import Source
+from flambeau.data import Source, StreamedSource
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.loader import Loader
@@ -55,11 +56,11 @@ class Assembly:
         self.load_code: LoadCode = opening.code_loader(where.run)
         self.autocast = _autocast(where.settings.compute.precision, where.device)
         self.loss = self._open_loss()
+        self._opened: list[Source] = []
 
     def source(self) -> Source:
         """The training data."""
-        settings = self.settings
-        return opening.open_data(settings.train, self.load_code, settings.binding.maskable)
+        return self._open(self.settings.train)
 
     def model(self, *, fresh: bool) -> nn.Module:
         """The model on its device; a fresh one with another run's weights, if that is asked."""
@@ -147,7 +148,7 @@ class Assembly:
         settings, where = self.settings, self.where
         if settings.valid is None or settings.evaluator:
             return None
-        source = opening.open_data(settings.valid, self.load_code, settings.binding.maskable)
+        source = self._open(settings.valid)
         whole = opening.wants_whole_batch(settings)
         binder = opening.make_binder(settings, model, source, whole_batch=whole)
         place = Place(where.group.rank, where.group.size)
@@ -201,6 +202,9 @@ class Assembly:
         settings, group = self.settings, self.where.group
         if not group.first:
             return
+        skipped = sum(map(opening.skipped_rows, self._opened))
+        if skipped:
+            self.where.warn(opening.skipped_text(skipped))
         strategy = settings.strategy
         free = isinstance(strategy, ParameterServer) and not strategy.lockstep
         together = 1 if free else group.size
@@ -215,8 +219,16 @@ class Assembly:
             run_dir=str(self.where.run.path),
             resumed_step=step,
             resumed_rows=rows,
+            skipped_rows=skipped,
             **more,
         )
+
+    def _open(self, data: DataRef) -> Source:
+        source = opening.open_data(data, self.load_code, self.settings.binding.maskable)
+        self._opened.append(source)
+        for text in source.warnings if isinstance(source, StreamedSource) else ():
+            self.where.warn(text)
+        return source
 
     def _open_loss(self) -> Loss | None:
         if self.settings.step is not None and self.settings.loss is None:

@@ -164,6 +164,19 @@ class Place:
     workers: int = 1
 
 
+def skipped_rows(source: Source) -> int:
+    """How many bad rows of a source's files are left out."""
+    if not isinstance(source, StreamedSource):
+        return 0
+    source.shards()  # which finds them
+    return source.skipped_rows
+
+
+def skipped_text(rows: int) -> str:
+    """What the user is told of rows that are left out."""
+    return f"{rows:,} bad rows of the data were left out, as on_bad_row='skip' asks for"
+
+
 def make_loader(
     source: Source,
     settings: JobSettings,

@@ -15,6 +15,7 @@ from flambeau.job.outcome import Outcome
 def report_json(outcome: Outcome, memory: Memory, settings: JobSettings, started: float) -> bytes:
     """The run's `report.json`."""
     summary = dict(outcome.summaries.get(0, {}))
+    own = summary.get("client", {}).get("tables")
     failed, stopped = outcome.failure is not None, outcome.interrupted is not None
     rows = outcome.rows or _rows(summary, memory)
     for name in ("rows", "rows_repeated", "rows_dropped", "history", "own_rows", "client"):
@@ -25,10 +26,11 @@ def report_json(outcome: Outcome, memory: Memory, settings: JobSettings, started
         "workers": settings.cluster.workers,
         "restarts": outcome.restarts,
         "wall_seconds": round(time.time() - started, 3),
-        "rows": rows,
+        "rows": {**rows, "skipped": memory.rows_skipped},
         **summary,
         **outcome.conducted,
         "metrics": _metrics(outcome, memory),
+        **({"tables": own} if own else {}),
         **_served(outcome),
     }
     return json.dumps(report, indent=1).encode()

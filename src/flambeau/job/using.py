@@ -1,5 +1,6 @@
 """A run's model after training: loaded, evaluated, asked for predictions."""
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     if isinstance(data, str | Path):
         data = FileData(path=str(data))
     if isinstance(data, FileData | DatasetData):
-        return opening.open_data(data, opening.code_loader(run), settings.binding.maskable)
+        return _told(opening.open_data(data, opening.code_loader(run), settings.binding.maskable))
     if is_arrays(data):
         return opening.array_source(data, settings.binding.maskable)
     if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):
@@ -125,11 +126,21 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     return open_source(DatasetData(code=CodeRef(value="given")), lambda _: data)
 
 
+def _told(source: Source) -> Source:
+    """The source, after a warning if bad rows of its files are left out."""
+    skipped = opening.skipped_rows(source)
+    if skipped:
+        warnings.warn(opening.skipped_text(skipped), stacklevel=2)
+    return source
+
+
 def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
     if settings.valid is None:
         raise DataError("the job has no validation data; give the data to evaluate on")
     require_reopenable(settings)
-    return opening.open_data(settings.valid, opening.code_loader(run), settings.binding.maskable)
+    return _told(
+        opening.open_data(settings.valid, opening.code_loader(run), settings.binding.maskable)
+    )
 
 
 def require_reopenable(settings: JobSettings) -> None:

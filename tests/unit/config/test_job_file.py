@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from flambeau.cli.given import parse_data
 from flambeau.config import (
     AllReduce,
     CodeRef,
@@ -39,6 +40,14 @@ def complaint(path: Path, *overrides: str) -> str:
     with pytest.raises(ConfigError) as caught:
         load_job_file(path, overrides)
     return str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["s3://b/day-*.parquet", "http://h:80/a.csv?key=a=b#c"])
+def test_data_may_be_a_url(write: Any, url: str) -> None:
+    job = load_job_file(write("model: lenet\ntrain: data/*.parquet\n"), [f"train={url}"])
+    assert job.train == FileData(path=url)
+    assert load_job_file(write(f"model: lenet\ntrain: {url}\n"), []).train == FileData(path=url)
+    assert parse_data(url, None, []) == FileData(path=url)
 
 
 def test_the_keys_are_the_arguments_of_fit_and_those_of_the_model() -> None:
