@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def predict(
     run: RunArgument,
-    data: Annotated[str, typer.Argument(help="A path, a glob or module:function.")],
+    data: Annotated[str, typer.Argument(help="A path, a URL, a glob or module:function.")],
     out: Annotated[Path, typer.Option(help="Where to: a .parquet or .csv file, or a folder.")],
     format: FormatOption = None,
     option: OptionsOption = None,

@@ -1,5 +1,6 @@
 """A run's model after training: loaded, evaluated, asked for predictions."""
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from torch import nn
 from flambeau.checkpoint import RunDirectory, lease, resolve
 from flambeau.checkpoint.store import read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights
-from flambeau.config import ArrayData, Binding, CodeRef, DatasetData, FileData, JobSettings
+from flambeau.config import ArrayData, CodeRef, DatasetData, FileData, JobSettings
 from flambeau.data import Source, open_source
 from flambeau.data.loader import in_order
 from flambeau.data.sources.torch_dataset import LoaderSource
@@ -34,7 +35,7 @@ def read_settings(run: RunDirectory) -> JobSettings:
 
 def load_model(run: RunDirectory, settings: JobSettings, which: str) -> nn.Module:
     """The run's module with the weights of a checkpoint, ready for use on the CPU."""
-    model = opening.build_model(settings.model, opening.code_loader(run))
+    model = opening.build_job_model(settings, opening.code_loader(run))
     with lease(resolve(run, which)) as path:
         load_all_weights(model, read_checkpoint(path).model)
         attach_tables(model, path)
@@ -92,7 +93,7 @@ def predictions(
     """Predictions for `data` in order, a record batch for each batch of rows."""
     model = load_model(run, settings, which)
     source = open_given(run, settings, data)
-    bare = Binding(inputs=settings.binding.inputs, keys=settings.binding.keys)
+    bare = settings.binding.model_copy(update={"label": None, "weight": None, "group": None})
     binder = opening.make_binder(
         settings.model_copy(update={"binding": bare}), model, source, whole_batch=False
     )
@@ -117,7 +118,7 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     if isinstance(data, str | Path):
         data = FileData(path=str(data))
     if isinstance(data, FileData | DatasetData):
-        return opening.open_data(data, opening.code_loader(run), settings.binding.maskable)
+        return _told(opening.open_data(data, opening.code_loader(run), settings.binding.maskable))
     if is_arrays(data):
         return opening.array_source(data, settings.binding.maskable)
     if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):
@@ -125,11 +126,21 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     return open_source(DatasetData(code=CodeRef(value="given")), lambda _: data)
 
 
+def _told(source: Source) -> Source:
+    """The source, after a warning if bad rows of its files are left out."""
+    skipped = opening.skipped_rows(source)
+    if skipped:
+        warnings.warn(opening.skipped_text(skipped), stacklevel=2)
+    return source
+
+
 def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
     if settings.valid is None:
         raise DataError("the job has no validation data; give the data to evaluate on")
     require_reopenable(settings)
-    return opening.open_data(settings.valid, opening.code_loader(run), settings.binding.maskable)
+    return _told(
+        opening.open_data(settings.valid, opening.code_loader(run), settings.binding.maskable)
+    )
 
 
 def require_reopenable(settings: JobSettings) -> None:
