@@ -1,6 +1,9 @@
 """The names of the models in `flambeau.models`, for a driver that does not load them."""
 
+SEQUENCE_NAMES = ("din", "esmm", "mmoe", "sasrec", "two_tower")
+
 MODEL_NAMES = (
+    *SEQUENCE_NAMES,
     "lenet",
     "mlp",
     "resnet18",

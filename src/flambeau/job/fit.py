@@ -36,7 +36,7 @@ from flambeau.job.observers import Memory, make_observers
 from flambeau.job.outcome import Outcome
 from flambeau.job.result import Result, report_json
 from flambeau.job.team import make_team, require_room
-from flambeau.observe import Event, Observer
+from flambeau.observe import Event, Observer, Observers
 
 _WAYS_ON = (
     ". The same call goes on from the last checkpoint; with recovery.max_restarts=n the job does "
@@ -142,10 +142,11 @@ def run_job(
     *,
     resume: Resume = "auto",
     init_from: str | Path | Mapping[str, Any] | None = None,
+    watching: Sequence[Observer] = (),
 ) -> Result:
-    """Run a described job in its (locked) directory."""
+    """Run a described job in its (locked) directory; those `watching` are told what happens."""
     with explained(run.path):
-        return _run_job(run, settings, description, resume, init_from)
+        return _run_job(run, settings, description, resume, init_from, watching)
 
 
 def _run_job(
@@ -154,6 +155,7 @@ def _run_job(
     description: Description,
     resume: Resume,
     init_from: str | Path | Mapping[str, Any] | None,
+    watching: Sequence[Observer],
 ) -> Result:
     require_room(settings)
     if isinstance(init_from, str | Path):
@@ -166,7 +168,7 @@ def _run_job(
         _require_run(initial["run"])
     run.report.unlink(missing_ok=True)
     memory = Memory()
-    observer = make_observers(settings.observe, run, memory)
+    observer = Observers([make_observers(settings.observe, run, memory), *watching])
     payload = {
         "settings": settings.model_dump(mode="json"),
         "run_dir": str(run.path.resolve()),

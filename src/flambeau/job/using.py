@@ -12,7 +12,7 @@ from torch import nn
 from flambeau.checkpoint import RunDirectory, lease, resolve
 from flambeau.checkpoint.store import read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights
-from flambeau.config import ArrayData, Binding, CodeRef, DatasetData, FileData, JobSettings
+from flambeau.config import ArrayData, CodeRef, DatasetData, FileData, JobSettings
 from flambeau.data import Source, open_source
 from flambeau.data.loader import in_order
 from flambeau.data.sources.torch_dataset import LoaderSource
@@ -35,7 +35,7 @@ def read_settings(run: RunDirectory) -> JobSettings:
 
 def load_model(run: RunDirectory, settings: JobSettings, which: str) -> nn.Module:
     """The run's module with the weights of a checkpoint, ready for use on the CPU."""
-    model = opening.build_model(settings.model, opening.code_loader(run))
+    model = opening.build_job_model(settings, opening.code_loader(run))
     with lease(resolve(run, which)) as path:
         load_all_weights(model, read_checkpoint(path).model)
         attach_tables(model, path)
@@ -93,7 +93,7 @@ def predictions(
     """Predictions for `data` in order, a record batch for each batch of rows."""
     model = load_model(run, settings, which)
     source = open_given(run, settings, data)
-    bare = Binding(inputs=settings.binding.inputs, keys=settings.binding.keys)
+    bare = settings.binding.model_copy(update={"label": None, "weight": None, "group": None})
     binder = opening.make_binder(
         settings.model_copy(update={"binding": bare}), model, source, whole_batch=False
     )

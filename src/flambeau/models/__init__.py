@@ -25,6 +25,14 @@ from flambeau.models.ctr import (
     WideAndDeep,
     XDeepFM,
 )
+from flambeau.models.ctr.sequence_models import (
+    DIN,
+    ESMM,
+    SEQUENCE_MODELS,
+    MMoE,
+    SASRec,
+    TwoTower,
+)
 from flambeau.models.vision import (
     MLP,
     VGG,
@@ -53,7 +61,7 @@ from flambeau.models.vision import (
 )
 
 #: What `build` knows: name -> what is called with the model's arguments.
-MODELS: Mapping[str, Callable[..., nn.Module]] = {**VISION, **FIELD_MODELS}
+MODELS: Mapping[str, Callable[..., nn.Module]] = {**VISION, **FIELD_MODELS, **SEQUENCE_MODELS}
 
 
 def build(name: str, **args: Any) -> nn.Module:
@@ -73,7 +81,9 @@ def build(name: str, **args: Any) -> nn.Module:
 __all__ = [
     "AFM",
     "DCN",
+    "DIN",
     "DLRM",
+    "ESMM",
     "FFM",
     "FM",
     "LR",
@@ -88,7 +98,10 @@ __all__ = [
     "FieldAttention",
     "FinalMLP",
     "LeNet",
+    "MMoE",
     "ResNet",
+    "SASRec",
+    "TwoTower",
     "WideAndDeep",
     "XDeepFM",
     "build",

@@ -95,6 +95,8 @@ def _require_known_options(name: str, source: Callable[..., Source], given: dict
 
 
 def _open_dataset(dataset: Any) -> Source:
+    if isinstance(dataset, Source):
+        return dataset
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return MapDatasetSource(dataset)
     if hasattr(dataset, "__iter__"):
