@@ -16,14 +16,16 @@ def half_difference(total: Tensor, squares: Tensor) -> Tensor:
 
 def inner_products(rows: Tensor) -> Tensor:
     """<x_i, x_j> for all i < j, in the order of `pair_indices`. [rows, pairs]"""
-    first, second = pair_indices(rows.shape[1], rows.device)
-    return torch.bmm(rows, rows.transpose(1, 2))[:, first, second]
+    fields = rows.shape[1]
+    first, second = pair_indices(fields, rows.device)
+    # The gradient of index_select takes half the time of that of [:, first, second].
+    return torch.bmm(rows, rows.transpose(1, 2)).flatten(1).index_select(1, first * fields + second)
 
 
 def element_products(rows: Tensor) -> Tensor:
     """x_i * x_j, element by element, for all i < j. [rows, pairs, dim]"""
     first, second = pair_indices(rows.shape[1], rows.device)
-    return rows[:, first] * rows[:, second]
+    return rows.index_select(1, first) * rows.index_select(1, second)
 
 
 def pair_indices(fields: int, device: torch.device) -> tuple[Tensor, Tensor]:
