@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from flambeau.data.generated import generate_clicks
 from measure import tell
 
 import flambeau as fb
+from flambeau.data.generated import generate_clicks
 from flambeau.models import build
 from flambeau.models.ctr import FIELD_MODELS
 
