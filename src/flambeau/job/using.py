@@ -1,23 +1,20 @@
 """A run's model after training: loaded, evaluated, asked for predictions."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import yaml
 from torch import nn
 
 from flambeau.checkpoint import RunDirectory, lease, resolve
 from flambeau.checkpoint.store import read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights
-from flambeau.config import ArrayData, Binding, CodeRef, DatasetData, FileData, JobSettings
+from flambeau.config import ArrayData, CodeRef, DatasetData, FileData, JobSettings
 from flambeau.data import Source, open_source
 from flambeau.data.loader import in_order
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import DataError, RunDirectoryError
-from flambeau.inference.predictor import Predictor, write_predictions
 from flambeau.job import opening
 from flambeau.job.describe import is_arrays, takes_an_argument
 from flambeau.strategies.group import Solo
@@ -78,31 +75,7 @@ def evaluate_model(
     return evaluate(model, prepared, binder, loss, names, Solo())
 
 
-def predict_run(
-    run: RunDirectory, settings: JobSettings, which: str, data: Any, out: str | Path | None
-) -> Any:
-    """An Arrow table of predictions, or with `out` the number of rows written there."""
-    batches = predictions(run, settings, which, data)
-    return pa.Table.from_batches(batches) if out is None else write_predictions(batches, Path(out))
-
-
-def predictions(
-    run: RunDirectory, settings: JobSettings, which: str, data: Any
-) -> Iterator[pa.RecordBatch]:
-    """Predictions for `data` in order, a record batch for each batch of rows."""
-    model = load_model(run, settings, which)
-    source = open_given(run, settings, data)
-    bare = Binding(inputs=settings.binding.inputs, keys=settings.binding.keys)
-    binder = opening.make_binder(
-        settings.model_copy(update={"binding": bare}), model, source, whole_batch=False
-    )
-    transform = opening.image_transform(settings.images, source, train=False, seed=settings.seed)
-    predictor = Predictor(model, _loss_names(settings), settings.binding.keys, transform)
-    size = settings.evaluation.batch_size or settings.batch_size
-    return predictor.predict(source, binder, size)
-
-
-def _loss_names(settings: JobSettings) -> str | dict[str, str | None] | None:
+def loss_names(settings: JobSettings) -> str | dict[str, str | None] | None:
     """The names of the losses, which say what outputs mean; None for the user's own."""
     loss = settings.loss
     if isinstance(loss, dict):
