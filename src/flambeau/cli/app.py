@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 from flambeau.cli.demo import demo
 from flambeau.cli.doctor_command import doctor
 from flambeau.cli.evaluate import evaluate
+from flambeau.cli.export import export
 from flambeau.cli.failures import as_exit_codes
 from flambeau.cli.predict import predict
 from flambeau.cli.run import run
@@ -56,6 +57,7 @@ app.command()(train)
 app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command()(evaluate)
 app.command()(predict)
+app.command()(export)
 app.command()(tables)
 app.command()(doctor)
 app.command()(demo)

@@ -183,8 +183,8 @@ class FolderPrediction:
             "run": self.run.path.name,
             "checkpoint": f"{self.checkpoint.name}-{hashlib.sha256(checkpoint).hexdigest()[:16]}",
             "data": _shown(self.data),
-            "data_digest": _digest(self.source, parts),
             "part_rows": self.options.part_rows or PART_ROWS,
+            "data_digest": _digest(self.source, parts),
             "keys": list(self.settings.binding.keys),
         }
 
