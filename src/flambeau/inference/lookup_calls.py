@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.config.settings import Settings
-from flambeau.data.jagged import Jagged
+from flambeau.data.jagged import Jagged, from_rows
 from flambeau.embeddings.fields import field_ids
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
-from flambeau.errors import FlambeauError, ModelError
+from flambeau.errors import DataError, FlambeauError, ModelError
 from flambeau.inference.arguments import Arguments, Leaf
 from flambeau.inference.lookup_sites import replaced
 
@@ -50,8 +50,11 @@ class Lookup(Settings):
     def ids(self, values: Mapping[str, Leaf]) -> Leaf:
         """The ids of this look-up, from the arguments by name."""
         first = values[self.pieces[0].argument]
-        if isinstance(first, Jagged):
-            return _formed(first, self.form, self.fields or 1)
+        if self.form != "tensor":
+            bags = first if isinstance(first, Jagged) else _as_bags(first, self.fields)
+            return _formed(bags, self.form, self.fields or 1)
+        if isinstance(first, Jagged) and len(self.pieces) == 1 and self.pooling != "none":
+            return first  # pooled as the ids of the example were
         parts = [_columns(values[piece.argument], piece) for piece in self.pieces]
         whole = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         return whole.reshape(self.shape)
@@ -210,17 +213,28 @@ def _column(ids: Tensor, values: Mapping[str, Leaf]) -> tuple[str, int] | None:
     for name, value in values.items():
         if isinstance(value, Tensor) and not value.is_floating_point():
             flat = value.reshape(len(value), -1)
-            same = (flat == ids[:, None]).all(dim=0).nonzero() if len(flat) == len(ids) else ()
-            if len(same):
+            same = (flat == ids[:, None]).all(dim=0).nonzero().flatten().tolist()
+            if same:
                 return name, int(same[0])
     return None
 
 
+def _as_bags(ids: Tensor, fields: int | None) -> Jagged:
+    """Lists that happen to be equally long, as what they are; `fields` of one id each."""
+    if fields is None or ids.dim() == 1 or ids.shape[1] != fields:
+        return from_rows(ids)
+    return Jagged(ids.reshape(-1).long(), torch.arange(ids.numel() + 1), width=fields)
+
+
 def _columns(value: Leaf, piece: Piece) -> Tensor:
-    assert isinstance(value, Tensor)
+    if isinstance(value, Jagged):
+        raise DataError(
+            f"'{piece.argument}' has missing ids, or several in a row; the model was exported with "
+            "rows that have one in each place: export it with data= that is like this"
+        )
     return value.reshape(len(value), -1)[:, piece.first : piece.last].long()
 
 
 def _shape(ids: Tensor, rows: int) -> tuple[int, ...]:
-    whole: tuple[int, ...] = tuple(ids.shape)
-    return (-1, *whole[1:]) if ids.dim() == 1 or whole[0] == rows else whole
+    whole = list(ids.shape)
+    return (-1, *whole[1:]) if len(whole) == 1 or whole[0] == rows else tuple(whole)

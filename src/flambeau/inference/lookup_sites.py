@@ -73,7 +73,7 @@ class _Cast(nn.Module):
                 "a look-up with offsets or weights of its own cannot be exported: give the ids as "
                 "a jagged column, which has both"
             )
-        if isinstance(ids, torch.Tensor):
+        if isinstance(ids, torch.Tensor) and ids.dtype != torch.int64:
             ids = ids.long()
         found = self.inner(ids)
         return found if self.dtype is None else found.to(self.dtype)

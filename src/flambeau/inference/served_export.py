@@ -11,6 +11,7 @@ from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
 from flambeau.data.images import ImageTransform
 from flambeau.data.jagged import Jagged
+from flambeau.errors import DataError
 from flambeau.inference import graph_files
 from flambeau.inference.arguments import Leaf, take_apart
 from flambeau.inference.description import Bound, like_forward
@@ -99,5 +100,9 @@ class _Images:
 
 def _tensor(values: Mapping[str, Leaf], name: str) -> Tensor:
     value = values[name]
-    assert not isinstance(value, Jagged)
+    if isinstance(value, Jagged):
+        raise DataError(
+            f"'{name}' has missing ids, or several in a row, and the graph of this export takes "
+            "one in each place: export with inside_mb=0, and data= that is like this"
+        )
     return value

@@ -35,6 +35,7 @@ from flambeau.inference.exported_tables import ExportedTable
 from flambeau.inference.given_rows import kind_of
 from flambeau.job import opening
 from flambeau.job.using import load_model, loss_names, open_given
+from flambeau.tables.initializers import default_row
 from flambeau.tables.mapped import MappedTable, open_tables
 
 
@@ -82,7 +83,7 @@ def _base(since: str, out: Path) -> Base:
     where = os.path.relpath(reference.resolve(), out.resolve())
     noted = Since(folder=where, id=_identity(checkpoint), checkpoint=checkpoint.name)
     tables = {
-        name: ExportedTable(np.empty(0), [], table)
+        name: ExportedTable(default_row(table.spec), [], table)
         for name, table in open_tables(checkpoint).items()
     }
     return Base(noted, tables, None)
