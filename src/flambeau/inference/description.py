@@ -71,8 +71,8 @@ class Since(Settings):
 class Bound(Settings):
     """How columns meet the model, and what its output means.
 
-    `columns` says what those hold that the model was trained with: floats, integers or texts;
-    `positional` are the columns that go to the parameters of forward() by position.
+    `columns` says what those hold that the model was trained with (floats, integers or texts, or
+    lists of them); `positional` are the columns that go to the parameters of forward() by position.
     """
 
     binding: Binding

@@ -10,6 +10,10 @@ import torch
 
 from flambeau.errors import DataError
 
+LISTS = "lists of "
+#: What a column without any value is taken for.
+_EMPTY = {"floats": pa.float64(), "integers": pa.int64(), "texts": pa.string()}
+
 
 def as_records(data: Any, types: Mapping[str, str]) -> pa.RecordBatch:
     """The rows as one record batch, numbers in the types that the model was trained with."""
@@ -77,9 +81,12 @@ def _as_trained(name: str, column: pa.Array, trained: str | None) -> pa.Array:
     """The column, if it is what the model knows; whole numbers may stand for floats."""
     if trained is None:
         return column
-    given, wanted = _leaf(column.type), trained.partition(" ")[0]
-    if pa.types.is_null(given) or wanted not in ("floats", "integers", "texts"):
+    given, wanted = _leaf(column.type), trained.removeprefix(LISTS)
+    if wanted not in _EMPTY:
         return column
+    if pa.types.is_null(given):
+        kind = _EMPTY[wanted]
+        return column.cast(pa.list_(kind) if trained.startswith(LISTS) else kind)
     kind = _kind(given)
     if kind == wanted or (wanted == "floats" and kind == "integers"):
         return _floats(column) if wanted == "floats" and kind == "integers" else column
@@ -109,9 +116,11 @@ def _whole(name: str, column: pa.Array) -> pa.Array:
         raise DataError(f"column '{name}' holds numbers with fractions, not ids") from error
 
 
-def kind_of(column: pa.Array | pa.DataType) -> str:
-    """`floats`, `integers`, `texts` or something else, of the values or of those in lists."""
-    return _kind(_leaf(column if isinstance(column, pa.DataType) else column.type))
+def kind_of(kind: pa.DataType) -> str:
+    """What a column of this type holds: `floats`, `integers`, `texts`, or `lists of` them."""
+    leaf = _leaf(kind)
+    is_list = leaf is not kind and not pa.types.is_dictionary(kind)
+    return f"{LISTS if is_list else ''}{_kind(leaf)}"
 
 
 def _leaf(kind: pa.DataType) -> pa.DataType:
