@@ -1,6 +1,7 @@
 """Predictions into a folder against a bare loop over the same reader and model, in one process."""
 
 import argparse
+import itertools
 import shutil
 import tempfile
 import time
@@ -30,7 +31,7 @@ class Clicks(nn.Module):
         self.rows = FieldEmbedding(26, 16, name="ids")
         sizes = (13 + 26 * 16, 256, 64, 1)
         layers: list[nn.Module] = []
-        for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True):
+        for inputs, outputs in itertools.pairwise(sizes):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
         self.layers = nn.Sequential(*layers[:-1])
 
@@ -60,9 +61,9 @@ def main() -> None:
             started = time.perf_counter()
             model, source = load_model(run, settings, "latest"), open_given(run, settings, data)
             binder = opening.make_binder(settings, model, source, whole_batch=False)
-            with torch.inference_mode():
-                for batch in in_order(source, binder, BATCH):
-                    positional, named = binder.arguments(batch)
+            for batch in in_order(source, binder, BATCH):
+                positional, named = binder.arguments(batch)
+                with torch.inference_mode():
                     model(*positional, **named)
             return rows / (time.perf_counter() - started)
 
