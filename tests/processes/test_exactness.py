@@ -37,7 +37,13 @@ def test_three_workers_equal_one_with_the_threefold_batch(tmp_path: Path, optimi
     many = fit(Net(), tmp_path / "many", cluster=fb.Local(3), batch_size=8, optimizer=optimizer)
     one = fit(Net(), tmp_path / "one", batch_size=24, optimizer=optimizer)
     assert_same_weights(many, one)
-    assert many.report["rows"] == {"read": 303, "applied": 303, "dropped": 0, "repeated": 0}
+    assert many.report["rows"] == {
+        "read": 303,
+        "applied": 303,
+        "dropped": 0,
+        "repeated": 0,
+        "skipped": 0,
+    }
 
 
 def test_a_worker_without_rows_in_the_last_step_changes_nothing(tmp_path: Path) -> None:
@@ -139,7 +145,13 @@ def test_rows_by_number_go_on_at_the_exact_row_with_other_workers(tmp_path: Path
     fit(Net(), run, batch_size=8, cluster=fb.Local(2), epochs=1, max_steps=3)
     resumed = fit(Net(), run, batch_size=8, cluster=fb.Local(3), epochs=1)
     # 3 x 16 rows, then 53 rows in steps of 24: each row of the epoch was seen once.
-    assert resumed.report["rows"] == {"read": 101, "applied": 101, "dropped": 0, "repeated": 0}
+    assert resumed.report["rows"] == {
+        "read": 101,
+        "applied": 101,
+        "dropped": 0,
+        "repeated": 0,
+        "skipped": 0,
+    }
     assert resumed.report["step"] == 3 + 3
 
 

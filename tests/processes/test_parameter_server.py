@@ -257,6 +257,9 @@ def test_rows_that_are_given_and_frozen_stay_as_they_are(tmp_path: Path, servers
     rows = rows_of(result)["user"]
     expected = {int(user): row for user, row in zip(users[:20], vectors["vector"], strict=True)}
     assert {user: row.tolist() for user, row in rows.items()} == expected
+    parts = [server["tables"] for server in result.report["servers"].values()] if servers else []
+    counted = sum(part["user"]["rows"] for part in parts or [result.report["tables"]])
+    assert counted == len(expected)
     assert len(result.predict(make_clicks())) == 101
 
 

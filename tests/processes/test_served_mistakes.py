@@ -59,6 +59,7 @@ def test_or_it_is_left_out_and_counted(consistency: Any, dropped: int, tmp_path:
         "applied": 200 - dropped,
         "dropped": dropped,
         "repeated": 0,
+        "skipped": 0,
     }
     assert all(torch.isfinite(value).all() for value in result.model.state_dict().values())
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from flambeau.cli.angel import angel
 from flambeau.cli.demo import demo
 from flambeau.cli.doctor_command import doctor
 from flambeau.cli.evaluate import evaluate
@@ -60,4 +61,8 @@ app.command()(predict)
 app.command()(export)
 app.command()(tables)
 app.command()(doctor)
+# The words of `angel make` look like options, and are its own.
+app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
+    angel
+)
 app.command()(demo)

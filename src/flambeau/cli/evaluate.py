@@ -12,7 +12,9 @@ def evaluate(
     run: RunArgument,
     data: Annotated[
         str | None,
-        typer.Argument(help="A path, a glob or module:function; by default the validation data."),
+        typer.Argument(
+            help="A path, URL, glob or module:function; by default the validation data."
+        ),
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="A metric; may be repeated. By default the job's.")

@@ -12,7 +12,7 @@ from flambeau.cli.given import FormatOption, OptionsOption, RunArgument, open_ru
 
 def predict(
     run: RunArgument,
-    data: Annotated[str, typer.Argument(help="A path, a glob or module:function.")],
+    data: Annotated[str, typer.Argument(help="A path, a URL, a glob or module:function.")],
     out: Annotated[Path, typer.Option(help="Where to: a folder, or a .parquet or .csv file.")],
     workers: Annotated[
         int | None, typer.Option(help="Processes that fill a folder; by default one for each core.")

@@ -7,7 +7,20 @@ from pydantic import Field, field_validator
 from flambeau.config.code import CodeRef
 from flambeau.config.settings import Settings, nearest
 
-FILE_FORMATS = ("arrow", "cifar10", "cifar100", "csv", "idx", "images", "parquet", "tsv")
+FILE_FORMATS = (
+    "arrow",
+    "cifar10",
+    "cifar100",
+    "criteo",
+    "csv",
+    "dummy",
+    "idx",
+    "images",
+    "libffm",
+    "libsvm",
+    "parquet",
+    "tsv",
+)
 
 
 class FileData(Settings):

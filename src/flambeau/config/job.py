@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from flambeau.config.clusters import Local
 from flambeau.config.code import CodeRef
 from flambeau.config.data import DataRef
-from flambeau.config.known_names import LOSS_NAMES, METRIC_NAMES
+from flambeau.config.known_names import LOSS_NAMES, is_metric, metric_choices
 from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec, for_tables
 from flambeau.config.parts import (
     Checkpoints,
@@ -132,8 +132,8 @@ class JobSettings(Settings):
     @classmethod
     def _known_metrics(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
         for name in metrics:
-            if name not in METRIC_NAMES:
-                raise ValueError(f"unknown metric '{name}'; {nearest(name, METRIC_NAMES)}")
+            if not is_metric(name):
+                raise ValueError(f"unknown metric '{name}'; {nearest(name, metric_choices())}")
         return metrics
 
     @field_validator("table_optimizer")
@@ -159,9 +159,27 @@ class JobSettings(Settings):
         return self
 
     @model_validator(mode="after")
+    def _can_be_calibrated(self) -> "JobSettings":
+        if self.loading.keep_negatives == 1.0:
+            return self
+        if self.step is not None or self.loss not in ("bce", "bce_prob"):
+            raise ValueError(
+                "loading.keep_negatives needs loss='bce' or 'bce_prob', whose probabilities can be "
+                "corrected for what was left out"
+            )
+        if not isinstance(self.binding.label, str | None):
+            raise ValueError("loading.keep_negatives needs one label, by which rows are left out")
+        return self
+
+    @model_validator(mode="after")
     def _fits(self) -> "JobSettings":
         if self.evaluator and self.valid is None:
             raise ValueError("evaluator=True needs valid= data to evaluate on")
+        if self.evaluation.train and (self.evaluator or self.step is not None):
+            raise ValueError(
+                "evaluation.train needs workers that evaluate, and the built-in step: leave "
+                "evaluator and step out"
+            )
         if self.early_stopping is not None and self.valid is None:
             raise ValueError("early_stopping needs valid= data to watch")
         computed = self.compute

@@ -1,6 +1,9 @@
 """The names of the models in `flambeau.models`, for a driver that does not load them."""
 
+SEQUENCE_NAMES = ("din", "esmm", "mmoe", "sasrec", "two_tower")
+
 MODEL_NAMES = (
+    *SEQUENCE_NAMES,
     "lenet",
     "mlp",
     "resnet18",
@@ -21,4 +24,18 @@ MODEL_NAMES = (
     "vgg16_bn",
     "vgg19",
     "vgg19_bn",
+    "lr",
+    "fm",
+    "ffm",
+    "wide_and_deep",
+    "deepfm",
+    "dcn",
+    "dcnv2",
+    "xdeepfm",
+    "pnn",
+    "afm",
+    "autoint",
+    "dlrm",
+    "final_mlp",
+    "field_attention",
 )

@@ -48,6 +48,11 @@ class OptimizerSpec(Settings):
     @classmethod
     def _known(cls, name: str) -> str:
         known = {*DENSE_OPTIMIZERS, *TABLE_OPTIMIZERS}
+        if name == "lbfgs":
+            raise ValueError(
+                "it computes the loss several times a step, which a training loop does not; use a "
+                "step of your own (step=) with torch.optim.LBFGS, or another optimizer"
+            )
         if ":" not in name and name not in known:
             raise ValueError(f"unknown optimizer; {nearest(name, known)}")
         return name

@@ -37,7 +37,8 @@ class Loading(Settings):
     `workers` are processes (per training worker) for a Dataset's own Python code; by default one
     for image folders and none for the rest, since Arrow and array data need none. `shuffle_rows`
     is the size of the buffer in which rows of streamed files (Parquet, CSV, Arrow) are mixed.
-    `read_ahead` is in batches.
+    `read_ahead` is in batches. `keep_negatives` is the share of the rows with label 0 that are
+    trained on; validation and predictions are corrected for it, so that probabilities are right.
     """
 
     shuffle: bool = True
@@ -45,6 +46,7 @@ class Loading(Settings):
     workers: int | None = Field(default=None, ge=0)
     read_ahead: int = Field(default=4, ge=1)
     shuffle_rows: int = Field(default=131_072, ge=1)
+    keep_negatives: float = Field(default=1.0, gt=0.0, le=1.0)
 
 
 class Images(Settings):
@@ -94,12 +96,15 @@ class Evaluation(Settings):
     """When the validation data is evaluated: every n steps and/or epochs, and at the end.
 
     `exact_rows`: up to this many rows AUC is exact; above, scores are counted in fine bins.
+    `train=True` adds the same metrics, named `train/...`, over the rows that were trained on since
+    the last evaluation, each as the model saw it before its update.
     """
 
     every_steps: int | None = Field(default=None, ge=1)
     every_epochs: int | None = Field(default=1, ge=1)
     batch_size: int | None = Field(default=None, ge=1)
     exact_rows: int = Field(default=5_000_000, ge=1)
+    train: bool = False
 
 
 class EarlyStopping(Settings):

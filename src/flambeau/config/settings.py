@@ -38,6 +38,14 @@ class Settings(pydantic.BaseModel):
             raise ConfigError(explain(error, cls, where)) from None
 
 
+def differences(first: Settings, second: Settings) -> str:
+    """The fields in which two settings of one kind differ, with both values."""
+    pairs = (
+        (name, getattr(first, name), getattr(second, name)) for name in type(first).model_fields
+    )
+    return ", ".join(f"{name}={one!r} and {other!r}" for name, one, other in pairs if one != other)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint such as `did you mean 'epochs'?`, or the list of what is known."""
     names = sorted(known)

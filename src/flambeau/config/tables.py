@@ -1,11 +1,13 @@
 """What an embedding table is: its shape, its first values, and which ids get and keep a row."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from flambeau.config.optimizer import OptimizerSpec, for_tables
 from flambeau.config.settings import Settings
+from flambeau.errors import ConfigError
 
 
 class Initializer(Settings):
@@ -52,6 +54,16 @@ class TimeToLive(Settings):
     steps: int | None = Field(default=None, ge=1)
     seconds: float | None = Field(default=None, gt=0)
     days: float | None = Field(default=None, gt=0)
+
+    def __init__(self, *unit_needed: Any, **values: Any) -> None:
+        if unit_needed:
+            raise ConfigError(
+                f"TimeToLive({unit_needed[0]!r}): of what? Give TimeToLive(steps=...), "
+                "(seconds=...) or (days=...)"
+            )
+        super().__init__(**values)
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @model_validator(mode="after")
     def _just_one(self) -> "TimeToLive":
@@ -106,7 +118,7 @@ class TableSpec(Settings):
     memory-mapped files, for tables larger than memory.
     """
 
-    name: str = Field(pattern=r"^[\w.-]+$")
+    name: str
     dim: int = Field(ge=1)
     optimizer: OptimizerSpec | None = None
     initializer: Initializer = Initializer()
@@ -118,9 +130,20 @@ class TableSpec(Settings):
     storage: Literal["memory", "mmap"] = "memory"
 
     def __init__(self, name: str, dim: int, **values: Any) -> None:
-        super().__init__(name=name, dim=dim, **values)
+        try:
+            super().__init__(name=name, dim=dim, **values)
+        except ConfigError as error:
+            lines = str(error).splitlines()
+            raise ConfigError("\n".join(f"TableSpec({name!r}): {line}" for line in lines)) from None
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @field_validator("name")
+    @classmethod
+    def _part_of_a_file_name(cls, name: str) -> str:
+        if not re.fullmatch(r"[\w.-]+", name):
+            raise ValueError("a table's name has letters, digits, '_', '-' and '.' only")
+        return name
 
     @field_validator("optimizer")
     @classmethod

@@ -261,7 +261,8 @@ class Assigned(_Message, frozen=True):
 class Trained(_Message, frozen=True):
     """Batches of a task that have been pushed: their rows, the sum of loss x rows, and seconds.
 
-    The gradients of `dropped` batches were not finite, and left out.
+    The gradients of `dropped` batches were not finite, and left out. `left_out` are rows of batches
+    (by number) that were read, and not trained on.
     """
 
     spec: RoleSpec
@@ -275,6 +276,7 @@ class Trained(_Message, frozen=True):
     lr: float
     complete: bool
     dropped: list[int] = []
+    left_out: dict[int, int] = {}
 
 
 class Floor(_Message, frozen=True):

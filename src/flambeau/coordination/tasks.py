@@ -41,13 +41,14 @@ class RowCounts(msgspec.Struct):
     """What became of rows; `read` is always the sum of the others.
 
     `repeated` rows were trained on once more: by a worker that was taken for lost, or reported
-    twice.
+    twice. Rows that are `left_out` were not to be trained on.
     """
 
     read: int = 0
     applied: int = 0
     dropped: int = 0
     repeated: int = 0
+    left_out: int = 0
 
 
 class _State(msgspec.Struct):
@@ -170,19 +171,22 @@ class DynamicPlan:
         *,
         epoch: int | None = None,
         dropped: int = 0,
+        left_out: int = 0,
     ) -> bool:
         """A worker has trained on a batch of task `number`. False: that was not new.
 
-        `dropped` of its rows were not applied. `epoch` is the task's, by default the current one.
+        `dropped` of its rows were not applied, `left_out` rows were read besides. `epoch` is the
+        task's, by default the current one.
         """
         task = self._in_hand(worker, number, epoch)
         new = task is not None and batch >= task.first_batch
         if task is not None and new:
             self._advance(worker, task, batch)
-        self.rows.read += rows
+        self.rows.read += rows + left_out
+        self.rows.left_out += left_out if new else 0
         self.rows.dropped += dropped if new else 0
         self.rows.applied += rows - dropped if new else 0
-        self.rows.repeated += 0 if new else rows
+        self.rows.repeated += 0 if new else rows + left_out
         return new
 
     def task_done(self, worker: int, number: int, *, epoch: int | None = None) -> None:

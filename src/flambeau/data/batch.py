@@ -20,13 +20,15 @@ class Batch(Mapping[str, Column]):
 
     A column with any number of ids in a row is a `Jagged`. Columns that are not numbers (strings,
     kept for `keys=`) are numpy object arrays. `epoch` and `index` say where in the training the
-    batch belongs; random augmentation is keyed by them.
+    batch belongs; random augmentation is keyed by them. `left_out` rows were read with it, and are
+    not trained on.
     """
 
     columns: Mapping[str, Column]
     size: int
     epoch: int = field(default=0, compare=False)
     index: int = field(default=0, compare=False)
+    left_out: int = field(default=0, compare=False)
 
     def __getitem__(self, name: str) -> Column:
         return self.columns[name]

@@ -260,7 +260,10 @@ class Binder:
         crosses = self._settings.crosses
         parts = [*self.stacks.values(), *crosses.values(), self._single_inputs()]
         names = {name for members in parts for name in members} - crosses.keys()
-        names = (names | self._settings.hash.keys()) - self._other_uses()
+        # Groups are only compared, which ids are as good for; other uses need what is in the data.
+        kept = {*self.label_columns(), *self._settings.keys, self._settings.weight}
+        kept |= {self._settings.group} - names
+        names = (names | self._settings.hash.keys()) - kept
         return {name: self._settings.hash.get(name, name) for name in names}
 
     def _with_ids(self, batch: Batch) -> dict[str, Column]:

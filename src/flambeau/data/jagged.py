@@ -171,6 +171,21 @@ def concatenate(parts: Sequence[Tensor | Jagged]) -> Jagged:
     return Jagged(ids, torch.cat([torch.zeros(1).long(), *shifted]), values, fields, first.width)
 
 
+def one_id(ids: Tensor | Jagged, name: str) -> Tensor:
+    """The id [rows] that says which thing a row is about: that of its first field."""
+    if isinstance(ids, Tensor):
+        return ids if ids.dim() == 1 else ids[:, 0]
+    first = ids.lengths.view(len(ids), ids.width)[:, 0]
+    wrong = (first != 1).nonzero()
+    if len(wrong):
+        row = int(wrong[0, 0])
+        raise DataError(
+            f"row {row} of the batch has {int(first[row])} ids in the first field of '{name}'; it "
+            "must be one, since it says which one it is"
+        )
+    return ids.ids[ids.offsets[:-1].view(len(ids), ids.width)[:, 0]]
+
+
 def _one_id_bags(ids: Tensor) -> Jagged:
     width = 1 if ids.dim() == 1 else ids.shape[1]
     return Jagged(ids.reshape(-1).long(), torch.arange(ids.numel() + 1), width=width)

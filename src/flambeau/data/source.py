@@ -63,6 +63,11 @@ class IndexedSource(ABC):
 class StreamedSource(ABC):
     """Shards of Arrow batches."""
 
+    #: What the user should know of these files, as sentences.
+    warnings: tuple[str, ...] = ()
+    #: Rows that were left out because they were bad; known after `shards`, the same everywhere.
+    skipped_rows: int = 0
+
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:

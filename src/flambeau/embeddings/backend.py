@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
+from flambeau.config.settings import differences
 from flambeau.config.tables import TableSpec
 from flambeau.errors import ModelError
 from flambeau.tables.ids import Ids
@@ -60,7 +61,7 @@ def by_name(
         first = found.setdefault(spec.name, spec)
         if first != spec:
             raise ModelError(
-                f"two tables are named '{spec.name}' and differ: {first!r} and {spec!r}; give them "
-                "different names, or both modules the same spec to share one table"
+                f"two tables are named '{spec.name}' and differ: {differences(first, spec)}; give "
+                "them different names, or both modules the same spec to share one table"
             )
     return found

@@ -46,7 +46,7 @@ def check_weights(
     table: str, pooling: str, ids: Tensor, weights: Tensor, dtype: torch.dtype
 ) -> None:
     """Refuse weights that are not one number of the table's type for each id of a sum."""
-    if pooling != "sum":
+    if pooling not in ("sum", "sum_and_squares"):
         raise ModelError(
             f"table '{table}': weights are for pooling='sum', not '{pooling}'; leave them out"
         )

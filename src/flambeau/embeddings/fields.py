@@ -45,3 +45,14 @@ def field_ids(ids: Tensor | Jagged, fields: int) -> Tensor:
 def table_id(id: int, field: int) -> int:
     """The id in the table of one id of one field, and the other way round."""
     return int(field_ids(torch.tensor([0] * field + [id]), field + 1)[-1])
+
+
+def by_field(ids: Jagged, fields: int) -> Jagged:
+    """The bags with one of them for each field, or as they are if there are several in a row.
+
+    Ids that know their fields (libffm) are grouped by them; those of rows that have as many as
+    there are fields belong to one each.
+    """
+    if ids.width != 1 or (fields == 1 and ids.fields is None):
+        return ids
+    return ids.each(fields) if ids.fields is None else ids.by_field(fields)

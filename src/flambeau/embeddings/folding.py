@@ -7,7 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from flambeau.data.jagged import Jagged
-from flambeau.embeddings.fields import field_ids
+from flambeau.embeddings.fields import by_field, field_ids
 from flambeau.tables.ids import Ids
 from flambeau.tables.row_kernels import Fold
 
@@ -16,6 +16,8 @@ REMEMBERED = 4
 
 Folded = tuple[Ids, np.ndarray[Any, np.dtype[np.int32]]]
 
+_Key = tuple[int, ...]
+
 
 @final
 class Folds:
@@ -23,8 +25,9 @@ class Folds:
 
     def __init__(self) -> None:
         self._fold = Fold()
-        self._known: deque[tuple[tuple[int, ...], Tensor, Folded]] = deque(maxlen=REMEMBERED)
-        self._salted: deque[tuple[tuple[int, ...], Tensor, Tensor]] = deque(maxlen=REMEMBERED)
+        self._known: deque[tuple[_Key, Tensor, Folded]] = deque(maxlen=REMEMBERED)
+        self._grouped: deque[tuple[_Key, Jagged, Jagged]] = deque(maxlen=REMEMBERED)
+        self._salted: deque[tuple[_Key, Tensor | Jagged, Tensor]] = deque(maxlen=REMEMBERED)
 
     def __call__(self, ids: Tensor) -> Folded:
         """The distinct ones of `ids` in order of appearance, and for each id which it is."""
@@ -41,21 +44,45 @@ class Folds:
         self._known.append((key, ids, folded))
         return folded
 
+    def grouped(self, ids: Jagged, fields: int) -> Jagged:
+        """The bags as `by_field` gives them."""
+        if ids.ids.is_inference():
+            return by_field(ids, fields)
+        key = (*_key(ids), fields)
+        for known, _, grouped in self._grouped:
+            if known == key:
+                return grouped
+        grouped = by_field(ids, fields)
+        self._grouped.append((key, ids, grouped))
+        return grouped
+
     def flat(self, ids: Tensor | Jagged, fields: int | None) -> Tensor:
         """The ids [n] that a look-up uses; of `fields`, each with its own ones."""
         given = ids.ids if isinstance(ids, Jagged) else ids
         if fields is None:
             return given.reshape(-1)
+        if isinstance(ids, Jagged):
+            ids = self.grouped(ids, fields)
         if given.is_inference():
             return field_ids(ids, fields)
-        key = (given.data_ptr(), given.numel(), given._version, fields)
+        key = (*_key(ids), fields)
         for known, _, salted in self._salted:
             if known == key:
                 return salted
         salted = field_ids(ids, fields)
-        self._salted.append((key, given, salted))
+        self._salted.append((key, ids, salted))
         return salted
 
     def arrays(self, ids: Ids) -> Folded:
         """The same for an array, which is not remembered."""
         return self._fold(ids)
+
+
+def _key(ids: Tensor | Jagged) -> _Key:
+    """What tells ids from all others, as long as they are kept."""
+    parts = [ids] if isinstance(ids, Tensor) else [ids.ids, ids.offsets]
+    if isinstance(ids, Jagged) and ids.fields is not None:
+        parts.append(ids.fields)
+    return tuple(
+        number for part in parts for number in (part.data_ptr(), part.numel(), part._version)
+    )

@@ -9,13 +9,14 @@ from flambeau.config.settings import nearest
 from flambeau.config.tables import TableSpec
 from flambeau.data.jagged import Jagged
 from flambeau.embeddings import bags, row_functions
+from flambeau.embeddings.fields import by_field
 from flambeau.embeddings.lookups import Lookups
 from flambeau.embeddings.table_module import TableModule
 from flambeau.errors import ModelError
 from flambeau.tables.initializers import default_row
 
-Pooling = Literal["none", "sum", "mean", "max"]
-POOLINGS = ("none", "sum", "mean", "max")
+Pooling = Literal["none", "sum", "mean", "max", "sum_and_squares"]
+POOLINGS = ("none", "sum", "mean", "max", "sum_and_squares")
 
 
 @final
@@ -28,7 +29,8 @@ class SparseEmbedding(TableModule):
     Without one, and without gradients, every id reads as the default row.
 
     With `fields`, ids are [rows, fields], or a `Jagged` of that width: equal ids of different
-    fields have different rows, and the result is [rows, fields, dim], bags pooled.
+    fields have different rows, and the result is [rows, fields, dim], bags pooled. A `Jagged` of
+    one bag in a row will do if its ids know their fields, or if there is one for each.
     """
 
     def __init__(
@@ -47,6 +49,11 @@ class SparseEmbedding(TableModule):
         if self.pooling not in POOLINGS:
             hint = nearest(self.pooling, POOLINGS)
             raise ModelError(f"table '{spec.name}': pooling={pooling!r} is not known; {hint}")
+        if fields is not None and self.pooling == "sum_and_squares":
+            raise ModelError(
+                f"table '{spec.name}': pooling='sum_and_squares' is for bags without fields; with "
+                f"fields={fields}, use pooling='sum'"
+            )
         self.lookups: Lookups | None = None
         self.copied = False
 
@@ -68,9 +75,10 @@ class SparseEmbedding(TableModule):
         - pooling none: [*ids.shape, dim]; with `offsets`, (padded [bags, longest, dim], mask
           [bags, longest]);
         - otherwise: [..., dim], pooled over the last dimension of the ids; with `offsets` [bags],
-          the starts of the bags in 1-D ids: [bags, dim]. An empty bag gives zeros.
+          the starts of the bags in 1-D ids: [bags, dim]. An empty bag gives zeros;
+        - `sum_and_squares`: two of these, the sum of the rows and that of their squares.
 
-        `weights` of the ids' shape multiply the rows of a sum. A `Jagged` brings its own offsets
+        `weights` of the ids' shape multiply the rows of sums. A `Jagged` brings its own offsets
         and weights, and gives [rows, dim], or [rows, width, dim] if a row has several bags.
         """
         if torch.compiler.is_compiling():
@@ -96,11 +104,12 @@ class SparseEmbedding(TableModule):
             return self._each(ids) if offsets is None else self._padded(ids, offsets)
         ends = self._ends(ids, offsets)
         shape = ids.shape[:-1] if offsets is None else (len(ends) - 1,)
-        pooled = row_functions.pool(*self._rows(ids), ends, self.pooling, weights)
-        return pooled.view(*shape, self.spec.dim).to(ids.device)
+        return self._pooled(*self._rows(ids), ends, weights, shape, ids.device)
 
     def _bags(self, ids: Jagged) -> Tensor | tuple[Tensor, Tensor]:
         name, device = self.spec.name, ids.ids.device
+        if self.fields is not None:
+            ids = self._by_field(ids, self.fields)
         bags.check_width(name, ids, self.fields, self.pooling)
         ends = ids.offsets.int().cpu()
         if self.pooling == "none":
@@ -110,9 +119,32 @@ class SparseEmbedding(TableModule):
         if weights is not None:
             bags.check_weights(name, self.pooling, ids.ids, weights, self.dtype)
             weights = weights.cpu()
-        pooled = row_functions.pool(*self._rows(ids), ends, self.pooling, weights)
         shape = (len(ids),) if ids.width == 1 and self.fields is None else (len(ids), ids.width)
-        return pooled.view(*shape, self.spec.dim).to(device)
+        return self._pooled(*self._rows(ids), ends, weights, shape, device)
+
+    def _by_field(self, ids: Jagged, fields: int) -> Jagged:
+        grouped = by_field if self.lookups is None else self.lookups.folds.grouped
+        return grouped(ids, fields)
+
+    def _pooled(
+        self,
+        rows: Tensor,
+        inverse: Tensor,
+        ends: Tensor,
+        weights: Tensor | None,
+        shape: tuple[int, ...],
+        device: torch.device,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        def pool(rows: Tensor, mode: Literal["sum", "mean", "max"], by: Tensor | None) -> Tensor:
+            pooled = row_functions.pool(rows, inverse, ends, mode, by)
+            return pooled.view(*shape, self.spec.dim).to(device)
+
+        assert self.pooling != "none"
+        if self.pooling != "sum_and_squares":
+            return pool(rows, self.pooling, weights)
+        # Distinct rows are squared, of which there are fewer than ids.
+        squared = None if weights is None else weights.square()
+        return pool(rows, "sum", weights), pool(rows.square(), "sum", squared)
 
     def _each(self, ids: Tensor) -> Tensor:
         rows = row_functions.take(*self._rows(ids))

@@ -17,8 +17,9 @@ def prediction_columns(
     """Columns for one batch of outputs, by the loss the model was trained with.
 
     `bce`: `prediction` (0 or 1) and `probability`. `cross_entropy` and `nll`: `prediction` (the
-    class) and `probabilities`. Anything else: `prediction`, the output itself. With several
-    outputs (`loss` by task) the names are prefixed by task.
+    class) and `probabilities`. `in_batch_softmax`: `prediction`, the score of the row's own item.
+    Anything else: `prediction`, the output itself. With several outputs (`loss` by task) the names
+    are prefixed by task.
     """
     if isinstance(output, Mapping):
         return {
@@ -41,6 +42,8 @@ def _loss_of(task: str, loss: str | Mapping[str, str | None] | None) -> str | No
 
 
 def _columns(output: Tensor, loss: str | None) -> dict[str, pa.Array]:
+    if loss == "in_batch_softmax" and output.dim() == 2:
+        return {"prediction": _array(output.diagonal())}  # the row's own item
     flat = output.squeeze(1) if output.dim() == 2 and output.shape[1] == 1 else output
     if loss in ("bce", "bce_prob"):
         probability = torch.sigmoid(flat) if loss == "bce" else flat

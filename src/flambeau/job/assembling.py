@@ -11,8 +11,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from flambeau.config import DataRef
 from flambeau.config.strategies import ParameterServer
-from flambeau.data import Source
+from flambeau.data import Source, StreamedSource
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.loader import Loader
@@ -32,6 +33,7 @@ from flambeau.training.optimizers import build_optimizers, scale_learning_rates
 from flambeau.training.profiling import Profiler
 from flambeau.training.schedules import LearningRate, build_schedule
 from flambeau.training.step import OwnStep, StandardStep, Step, StepContext
+from flambeau.training.train_metrics import TrainMetrics
 
 
 @dataclass(frozen=True)
@@ -55,16 +57,22 @@ class Assembly:
         self.load_code: LoadCode = opening.code_loader(where.run)
         self.autocast = _autocast(where.settings.compute.precision, where.device)
         self.loss = self._open_loss()
+        evaluation = where.settings.evaluation
+        self._trained = (
+            TrainMetrics(where.settings.metrics, self.loss, evaluation.exact_rows)
+            if evaluation.train
+            else None
+        )
+        self._opened: list[Source] = []
 
     def source(self) -> Source:
         """The training data."""
-        settings = self.settings
-        return opening.open_data(settings.train, self.load_code, settings.binding.maskable)
+        return self._open(self.settings.train)
 
     def model(self, *, fresh: bool) -> nn.Module:
         """The model on its device; a fresh one with another run's weights, if that is asked."""
         settings, where = self.settings, self.where
-        model = opening.build_model(settings.model, self.load_code).to(where.device)
+        model = opening.build_job_model(settings, self.load_code).to(where.device)
         initial = where.payload.get("init_from")
         begin_without_rows(model, others=initial is not None or not fresh)
         if initial is not None and fresh:
@@ -130,7 +138,9 @@ class Assembly:
         if settings.step is None:
             assert self.loss is not None
             accumulate = settings.compute.accumulate
-            return StandardStep(forward, binder, self.loss, strategy, self.autocast, accumulate)
+            return StandardStep(
+                forward, binder, self.loss, strategy, self.autocast, accumulate, self._trained
+            )
         context = StepContext(
             model,
             optimizers.by_name,
@@ -143,11 +153,25 @@ class Assembly:
         return OwnStep(self.load_code(settings.step), context)
 
     def evaluation(self, model: nn.Module, exact_rows: int) -> Callable[[], Scores] | None:
+        """Evaluates the model with all other workers, by what the settings ask for."""
+        held_out, trained = self._held_out(model, exact_rows), self._trained
+        if trained is None:
+            return held_out
+        trained.limit(exact_rows)
+
+        def run() -> Scores:
+            scores = held_out() if held_out is not None else Scores({}, 0)
+            metrics = trained.results(self.where.group)
+            return Scores({**scores.metrics, **metrics}, scores.rows)
+
+        return run
+
+    def _held_out(self, model: nn.Module, exact_rows: int) -> Callable[[], Scores] | None:
         """Evaluates the model on this worker's part of the validation data, with all others."""
         settings, where = self.settings, self.where
         if settings.valid is None or settings.evaluator:
             return None
-        source = opening.open_data(settings.valid, self.load_code, settings.binding.maskable)
+        source = self._open(settings.valid)
         whole = opening.wants_whole_batch(settings)
         binder = opening.make_binder(settings, model, source, whole_batch=whole)
         place = Place(where.group.rank, where.group.size)
@@ -201,6 +225,9 @@ class Assembly:
         settings, group = self.settings, self.where.group
         if not group.first:
             return
+        skipped = sum(map(opening.skipped_rows, self._opened))
+        if skipped:
+            self.where.warn(opening.skipped_text(skipped))
         strategy = settings.strategy
         free = isinstance(strategy, ParameterServer) and not strategy.lockstep
         together = 1 if free else group.size
@@ -215,8 +242,16 @@ class Assembly:
             run_dir=str(self.where.run.path),
             resumed_step=step,
             resumed_rows=rows,
+            skipped_rows=skipped,
             **more,
         )
+
+    def _open(self, data: DataRef) -> Source:
+        source = opening.open_data(data, self.load_code, self.settings.binding.maskable)
+        self._opened.append(source)
+        for text in source.warnings if isinstance(source, StreamedSource) else ():
+            self.where.warn(text)
+        return source
 
     def _open_loss(self) -> Loss | None:
         if self.settings.step is not None and self.settings.loss is None:

@@ -48,7 +48,7 @@ class Follower:
     ) -> None:
         self._run, self._settings, self._report, self._own = run, settings, report, own
         load_code = opening.code_loader(run)
-        self._model = opening.build_model(settings.model, load_code)
+        self._model = opening.build_job_model(settings, load_code)
         assert settings.valid is not None
         self._source = opening.open_data(settings.valid, load_code, settings.binding.maskable)
         self._best = Best(settings.checkpoints.best, settings.checkpoints.mode)

@@ -12,7 +12,7 @@ from torch import nn
 
 from flambeau.checkpoint import RunDirectory, lease, parse_reference, resolve
 from flambeau.checkpoint.manifest import MANIFEST
-from flambeau.config import ArrayData, Binding, Images, JobSettings
+from flambeau.config import ArrayData, Images, JobSettings
 from flambeau.data import IndexedSource, Source, StreamedSource
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
@@ -135,8 +135,7 @@ def _trained(run: RunDirectory, settings: JobSettings, checkpoint: Path, data: A
 
 def _unbound(settings: JobSettings) -> JobSettings:
     """The settings without labels and weights, which only training needs."""
-    given = settings.binding
-    bare = Binding(inputs=given.inputs, keys=given.keys, hash=given.hash, crosses=given.crosses)
+    bare = settings.binding.model_copy(update={"label": None, "weight": None, "group": None})
     return settings.model_copy(update={"binding": bare})
 
 

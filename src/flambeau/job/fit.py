@@ -36,7 +36,12 @@ from flambeau.job.observers import Memory, make_observers
 from flambeau.job.outcome import Outcome
 from flambeau.job.result import Result, report_json
 from flambeau.job.team import make_team, require_room
-from flambeau.observe import Event, Observer
+from flambeau.observe import Event, Observer, Observers
+
+_WAYS_ON = (
+    ". The same call goes on from the last checkpoint; with recovery.max_restarts=n the job does "
+    "so by itself, n times"
+)
 
 Resume = Literal["auto", "always", "never"] | bool
 
@@ -137,10 +142,11 @@ def run_job(
     *,
     resume: Resume = "auto",
     init_from: str | Path | Mapping[str, Any] | None = None,
+    watching: Sequence[Observer] = (),
 ) -> Result:
-    """Run a described job in its (locked) directory."""
+    """Run a described job in its (locked) directory; those `watching` are told what happens."""
     with explained(run.path):
-        return _run_job(run, settings, description, resume, init_from)
+        return _run_job(run, settings, description, resume, init_from, watching)
 
 
 def _run_job(
@@ -149,6 +155,7 @@ def _run_job(
     description: Description,
     resume: Resume,
     init_from: str | Path | Mapping[str, Any] | None,
+    watching: Sequence[Observer],
 ) -> Result:
     require_room(settings)
     if isinstance(init_from, str | Path):
@@ -161,7 +168,7 @@ def _run_job(
         _require_run(initial["run"])
     run.report.unlink(missing_ok=True)
     memory = Memory()
-    observer = make_observers(settings.observe, run, memory)
+    observer = Observers([make_observers(settings.observe, run, memory), *watching])
     payload = {
         "settings": settings.model_dump(mode="json"),
         "run_dir": str(run.path.resolve()),
@@ -217,7 +224,7 @@ def _observe_end(observer: Observer, outcome: Outcome, memory: Memory) -> None:
 
 def _raise_if_failed(outcome: Outcome, run: RunDirectory, memory: Memory) -> None:
     if outcome.failure is not None:
-        raise_failure(outcome.failure)
+        raise_failure(outcome.failure, _WAYS_ON)
     if outcome.interrupted is signal.SIGINT:
         raise KeyboardInterrupt(
             f"stopped at step {memory.step}; the same call with run_dir={str(run.path)!r} goes on"
@@ -226,15 +233,18 @@ def _raise_if_failed(outcome: Outcome, run: RunDirectory, memory: Memory) -> Non
         raise SystemExit(128 + outcome.interrupted)
 
 
-def raise_failure(failure: Failure) -> NoReturn:
-    """Raise, in the driver, what ended a role: the user's mistakes as what they are."""
+def raise_failure(failure: Failure, ways_on: str = "") -> NoReturn:
+    """Raise, in the driver, what ended a role: the user's mistakes as what they are.
+
+    `ways_on` is said of what is nobody's mistake.
+    """
     if failure.cause is Cause.USER_ERROR:
         kind = getattr(errors, failure.error, None)
         if isinstance(kind, type) and issubclass(kind, errors.UserError | errors.JobFailedError):
             raise kind(failure.message)
     if failure.traceback:
         raise WorkerFailedError(f"{failure.spec.name} failed", failure.traceback)
-    raise WorkerLostError(failure.message)
+    raise WorkerLostError(failure.message + ways_on)
 
 
 def _new_run_path(model: Any) -> Path:

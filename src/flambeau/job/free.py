@@ -131,6 +131,7 @@ class LinkConductor(Conductor):
                     last.lr,
                     last.item.last,
                     [report.item.number for report in run if report.dropped],
+                    {r.item.number: r.item.batch.left_out for r in run if r.item.batch.left_out},
                 )
             )
 

@@ -112,12 +112,13 @@ class Free(Conducting):
         if self._plan is None:
             return None
         rows = self._plan.rows
-        return {
+        counts = {
             "read": rows.read,
             "applied": rows.applied,
             "dropped": rows.dropped,
             "repeated": rows.repeated,
         }
+        return {**counts, "left_out": rows.left_out} if rows.left_out else counts
 
     def summary(self) -> dict[str, Any]:
         """How far it came."""
@@ -192,6 +193,7 @@ class Free(Conducting):
                 rows,
                 epoch=epoch,
                 dropped=rows if number in message.dropped else 0,
+                left_out=message.left_out.get(number, 0),
             )
         ]
         if message.complete:

@@ -187,7 +187,7 @@ class FreeWorker:
     def _reader(self, source: Source, binder: Binder) -> TaskReader:
         settings, loading = self._settings, self._settings.loading
         size, seed = settings.batch_size, settings.seed
-        transform = opening.image_transform(settings.images, source, train=True, seed=seed * 65_537)
+        transform = opening.training_transform(settings, source, binder, seed * 65_537)
         if isinstance(source, IterableSource):
             shares = self._where.link.spec.world
             return SharedTasks(source, shares, seed, binder, transform, size)

@@ -24,6 +24,7 @@ class Memory(Observer):
         self.history: list[dict[str, Any]] = []
         self.metrics: dict[str, float] = {}
         self.rows_lost = 0
+        self.rows_skipped = 0
         self.step = 0
         self._rows = 0
 
@@ -41,6 +42,7 @@ class Memory(Observer):
             self.rows_lost += max(0, self._rows - fields.get("resumed_rows", 0))
             self._rows = fields.get("resumed_rows", 0)
             self.step = fields["resumed_step"]
+            self.rows_skipped = fields.get("skipped_rows", 0)
 
     def close(self) -> None:
         """Nothing to let go of."""

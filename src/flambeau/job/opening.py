@@ -26,11 +26,13 @@ from flambeau.data.loader import (
     StreamedLoader,
     Transform,
 )
+from flambeau.data.sampling import KeepNegatives
 from flambeau.data.sources.arrays import ArraySource
 from flambeau.data.sources.image_folder import ImageFolderSource
 from flambeau.data.sources.spooling import array_columns, spool
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.errors import DataError, ModelError
+from flambeau.inference.calibration import calibrate_in_use
 from flambeau.job import import_folders
 from flambeau.job.describe import refuse_data_loader, takes_an_argument
 from flambeau.training.losses import Loss, build_loss
@@ -55,6 +57,16 @@ def build_model(ref: CodeRef, load_code: LoadCode) -> nn.Module:
             "or function that gives one"
         )
     return found
+
+
+def build_job_model(settings: JobSettings, load_code: LoadCode) -> nn.Module:
+    """The job's module; in use it gives probabilities of all rows, whatever was left out."""
+    model = build_model(settings.model, load_code)
+    keep = settings.loading.keep_negatives
+    if keep < 1.0:
+        assert isinstance(settings.loss, str)
+        calibrate_in_use(model, settings.loss, keep)
+    return model
 
 
 def open_loss(settings: JobSettings, load_code: LoadCode) -> Loss:
@@ -159,12 +171,39 @@ def array_source(given: Any, missing: frozenset[str] = frozenset()) -> ArraySour
     return source
 
 
+def training_transform(
+    settings: JobSettings, source: Source, binder: Binder, seed: int
+) -> Transform | None:
+    """What to do with batches to train on: images, and rows to leave out."""
+    transform = image_transform(settings.images, source, train=True, seed=seed)
+    keep, labels = settings.loading.keep_negatives, binder.label_columns()
+    if keep == 1.0:
+        return transform
+    if len(labels) != 1:
+        raise DataError("loading.keep_negatives needs label=: the column that says which are 0")
+    sample = KeepNegatives(keep, labels[0], seed)
+    return sample if transform is None else lambda batch: transform(sample(batch))
+
+
 @dataclasses.dataclass(frozen=True)
 class Place:
     """Which worker of how many a loader is for."""
 
     worker: int = 0
     workers: int = 1
+
+
+def skipped_rows(source: Source) -> int:
+    """How many bad rows of a source's files are left out."""
+    if not isinstance(source, StreamedSource):
+        return 0
+    source.shards()  # which finds them
+    return source.skipped_rows
+
+
+def skipped_text(rows: int) -> str:
+    """What the user is told of rows that are left out."""
+    return f"{rows:,} bad rows of the data were left out, as on_bad_row='skip' asks for"
 
 
 def make_loader(
@@ -180,9 +219,11 @@ def make_loader(
     size = settings.batch_size if train else settings.evaluation.batch_size or settings.batch_size
     shuffle, drop_last = train and loading.shuffle, train and loading.drop_last
     # Workers at the same batch number must not draw the same crops.
-    transform = image_transform(
-        settings.images, source, train=train, seed=settings.seed * 65_537 + place.worker
-    )
+    seed = settings.seed * 65_537 + place.worker
+    if train:
+        transform = training_transform(settings, source, binder, seed)
+    else:
+        transform = image_transform(settings.images, source, train=False, seed=seed)
     if isinstance(source, IterableSource):
         share = partial(Share, place.worker, place.workers, seed=settings.seed)
         return IterableLoader(

@@ -198,13 +198,8 @@ def _binder(settings: JobSettings, model: Any, source: Source) -> Binder:
     """The binding without what only training needs; with the label, if the data has it."""
     given = settings.binding
     has = opening.shape_of(source).columns
-    kept = Binding(
-        inputs=given.inputs,
-        keys=given.keys,
-        hash=given.hash,
-        crosses=given.crosses,
-        label=given.label if _labels(given) <= set(has) else None,
-    )
+    label = given.label if _labels(given) <= set(has) else None
+    kept = given.model_copy(update={"label": label, "weight": None, "group": None})
     bound = settings.model_copy(update={"binding": kept})
     return opening.make_binder(bound, model, source, whole_batch=False)
 

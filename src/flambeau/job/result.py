@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import JobSettings
@@ -15,9 +15,11 @@ from flambeau.job.outcome import Outcome
 def report_json(outcome: Outcome, memory: Memory, settings: JobSettings, started: float) -> bytes:
     """The run's `report.json`."""
     summary = dict(outcome.summaries.get(0, {}))
+    own = summary.get("client", {}).get("tables")
     failed, stopped = outcome.failure is not None, outcome.interrupted is not None
     rows = outcome.rows or _rows(summary, memory)
-    for name in ("rows", "rows_repeated", "rows_dropped", "history", "own_rows", "client"):
+    counted = ("rows", "rows_repeated", "rows_dropped", "rows_left_out")
+    for name in (*counted, "history", "own_rows", "client"):
         summary.pop(name, None)
     report = {
         "status": "failed" if failed else "stopped" if stopped else outcome.status,
@@ -25,10 +27,11 @@ def report_json(outcome: Outcome, memory: Memory, settings: JobSettings, started
         "workers": settings.cluster.workers,
         "restarts": outcome.restarts,
         "wall_seconds": round(time.time() - started, 3),
-        "rows": rows,
+        "rows": {**rows, "skipped": memory.rows_skipped},
         **summary,
         **outcome.conducted,
         "metrics": _metrics(outcome, memory),
+        **({"tables": own} if own else {}),
         **_served(outcome),
     }
     return json.dumps(report, indent=1).encode()
@@ -38,12 +41,14 @@ def _rows(summary: dict[str, Any], memory: Memory) -> dict[str, int]:
     """What became of rows, as the first worker and the observers know it."""
     passed, dropped = int(summary.get("rows", 0)), int(summary.get("rows_dropped", 0))
     repeated = int(summary.get("rows_repeated", 0)) + memory.rows_lost
-    return {
+    left_out = int(summary.get("rows_left_out", 0))
+    counts = {
         "read": passed + repeated,
-        "applied": passed - dropped,
+        "applied": passed - dropped - left_out,
         "dropped": dropped,
         "repeated": repeated,
     }
+    return {**counts, "left_out": left_out} if left_out else counts
 
 
 def _served(outcome: Outcome) -> dict[str, Any]:
@@ -120,6 +125,22 @@ class Result:
 
         options = PredictionOptions(workers, batch_size)
         return predict_run(self._run, self._settings, "latest", data, out, options)
+
+    def export_vectors(
+        self,
+        data: Any,
+        out: str | Path,
+        of: Literal["item", "user"] = "item",
+        id: str | None = None,
+    ) -> int:
+        """Write `id` and `vector` of the items or users in `data` to a Parquet file; how many.
+
+        The model needs `item_vectors` or `user_vectors`. Ids are those of the column `id`, or of
+        the first field of that method's first argument. `TableSpec(init=out)` reads the file.
+        """
+        from flambeau.job.vectors import export_run_vectors
+
+        return export_run_vectors(self._run, self._settings, "latest", data, out, of, id)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())

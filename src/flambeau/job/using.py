@@ -1,5 +1,6 @@
 """A run's model after training: loaded, evaluated, asked for predictions."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def read_settings(run: RunDirectory) -> JobSettings:
 
 def load_model(run: RunDirectory, settings: JobSettings, which: str) -> nn.Module:
     """The run's module with the weights of a checkpoint, ready for use on the CPU."""
-    model = opening.build_model(settings.model, opening.code_loader(run))
+    model = opening.build_job_model(settings, opening.code_loader(run))
     with lease(resolve(run, which)) as path:
         load_all_weights(model, read_checkpoint(path).model)
         attach_tables(model, path)
@@ -90,7 +91,7 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     if isinstance(data, str | Path):
         data = FileData(path=str(data))
     if isinstance(data, FileData | DatasetData):
-        return opening.open_data(data, opening.code_loader(run), settings.binding.maskable)
+        return _told(opening.open_data(data, opening.code_loader(run), settings.binding.maskable))
     if is_arrays(data):
         return opening.array_source(data, settings.binding.maskable)
     if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):
@@ -98,11 +99,21 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     return open_source(DatasetData(code=CodeRef(value="given")), lambda _: data)
 
 
+def _told(source: Source) -> Source:
+    """The source, after a warning if bad rows of its files are left out."""
+    skipped = opening.skipped_rows(source)
+    if skipped:
+        warnings.warn(opening.skipped_text(skipped), stacklevel=2)
+    return source
+
+
 def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
     if settings.valid is None:
         raise DataError("the job has no validation data; give the data to evaluate on")
     require_reopenable(settings)
-    return opening.open_data(settings.valid, opening.code_loader(run), settings.binding.maskable)
+    return _told(
+        opening.open_data(settings.valid, opening.code_loader(run), settings.binding.maskable)
+    )
 
 
 def require_reopenable(settings: JobSettings) -> None:

@@ -126,6 +126,7 @@ class LockstepWorker:
             "epoch": position.epoch,
             "rows": position.rows,
             "rows_dropped": saving.dropped,
+            "rows_left_out": position.left_out,
             "rows_repeated": position.repeated,
             "seconds": seconds,
             "rows_per_second": (position.rows - first_row) / max(seconds, 1e-9),

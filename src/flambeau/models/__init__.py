@@ -8,6 +8,31 @@ from torch import nn
 
 from flambeau.config.settings import nearest
 from flambeau.errors import ConfigError
+from flambeau.models.ctr import (
+    AFM,
+    DCN,
+    DLRM,
+    FFM,
+    FIELD_MODELS,
+    FM,
+    LR,
+    PNN,
+    AutoInt,
+    DCNv2,
+    DeepFM,
+    FieldAttention,
+    FinalMLP,
+    WideAndDeep,
+    XDeepFM,
+)
+from flambeau.models.ctr.sequence_models import (
+    DIN,
+    ESMM,
+    SEQUENCE_MODELS,
+    MMoE,
+    SASRec,
+    TwoTower,
+)
 from flambeau.models.vision import (
     MLP,
     VGG,
@@ -36,7 +61,7 @@ from flambeau.models.vision import (
 )
 
 #: What `build` knows: name -> what is called with the model's arguments.
-MODELS: Mapping[str, Callable[..., nn.Module]] = VISION
+MODELS: Mapping[str, Callable[..., nn.Module]] = {**VISION, **FIELD_MODELS, **SEQUENCE_MODELS}
 
 
 def build(name: str, **args: Any) -> nn.Module:
@@ -54,12 +79,31 @@ def build(name: str, **args: Any) -> nn.Module:
 
 
 __all__ = [
+    "AFM",
+    "DCN",
+    "DIN",
+    "DLRM",
+    "ESMM",
+    "FFM",
+    "FM",
+    "LR",
     "MLP",
     "MODELS",
+    "PNN",
     "VGG",
+    "AutoInt",
     "CifarResNet",
+    "DCNv2",
+    "DeepFM",
+    "FieldAttention",
+    "FinalMLP",
     "LeNet",
+    "MMoE",
     "ResNet",
+    "SASRec",
+    "TwoTower",
+    "WideAndDeep",
+    "XDeepFM",
     "build",
     "resnet18",
     "resnet20",

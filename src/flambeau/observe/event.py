@@ -3,7 +3,8 @@
 The kinds of events and their fields:
 
     job_start    name, workers, batch_size, global_batch, steps_total (None: unknown), epochs,
-                 run_dir, resumed_step (0: a new run); optional: train_rows (rows of an epoch)
+                 run_dir, resumed_step (0: a new run); optional: train_rows (rows of an epoch),
+                 skipped_rows (bad rows of the data that were left out)
     generation   number
     epoch_start  epoch
     epoch_end    epoch

@@ -10,6 +10,7 @@ import numpy as np
 from torch.optim import Optimizer
 
 from flambeau.config.optimizer import OptimizerSpec
+from flambeau.config.settings import differences
 from flambeau.config.tables import TableSpec
 from flambeau.errors import ModelError
 from flambeau.parameter_server.dense_layout import DenseLayout
@@ -156,7 +157,7 @@ class Shard:
                 )
             if spec != ours[spec.name]:
                 raise ModelError(
-                    f"table '{spec.name}' has two specs:\n  {spec!r}\n  {ours[spec.name]!r}\n"
+                    f"table '{spec.name}' has two specs: {differences(spec, ours[spec.name])}; "
                     "give one of them another name, or make them equal"
                 )
         missing = ours.keys() - {spec.name for spec in specs}

@@ -104,6 +104,10 @@ class AllReduceStrategy(Strategy):
             if isinstance(module, sync_batch_norm.SyncBatchNorm):
                 module.muted = on
 
+    def summary(self) -> dict[str, Any]:
+        """The tables of this process, if there are any."""
+        return {} if self.tables is None else {"tables": self.tables.counters()}
+
     def communication_seconds(self) -> float:
         """What DDP measured as communication that no computation hid, in a recent step."""
         if self._ddp is None:

@@ -75,6 +75,9 @@ class TableUpdates(Protocol):
     def apply(self, gradients: Sequence[TableGradient], factor: float) -> None:
         """Update the tables; learning rates are multiplied by `factor`."""
 
+    def counters(self) -> dict[str, dict[str, int]]:
+        """How large each table is, and what became of ids, by its name."""
+
 
 class Strategy(ABC):
     """One worker's side of the agreement between replicas.

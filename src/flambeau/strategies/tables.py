@@ -1,6 +1,7 @@
 """The tables of a model inside a strategy: looked up while it trains, changed at its update."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import final
 
 from torch import nn
@@ -30,6 +31,10 @@ class OwnTables:
     def gradients(self) -> list[TableGradient]:
         """What the last backward passes gave."""
         return self.lookups.gradients()
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """How large each table is, and what became of ids, by its name."""
+        return {name: asdict(table.counters) for name, table in self.backend.tables.items()}
 
     def apply(self, gradients: Sequence[TableGradient], factor: float) -> None:
         """Update the tables; learning rates are multiplied by `factor`."""

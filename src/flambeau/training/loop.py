@@ -126,11 +126,11 @@ class Trainer:
         started = time.perf_counter()
         while True:
             item = next(steps, None)
-            rows, all_rows = self._agree_on_rows(item)
+            rows, all_rows, left_out = self._agree_on_rows(item)
             if not all_rows:
                 return True
             if self._left_behind():
-                self._catch_up(all_rows)
+                self._catch_up(all_rows, left_out)
             else:
                 fetched = time.perf_counter()
                 batch = item.batch if item is not None else None
@@ -140,7 +140,7 @@ class Trainer:
                 now = time.perf_counter()
                 self._pulse.add(loss, rows, now - started, fetched - started)
                 started = now
-                self.position.advance(all_rows)
+                self.position.advance(all_rows + left_out, left_out)
                 self._after_step(loss)
             self._meet_if_due()
             if self._over():
@@ -151,12 +151,12 @@ class Trainer:
         done = self._parts.strategy.steps_done
         return done is not None and done > self.position.step
 
-    def _catch_up(self, all_rows: int) -> None:
+    def _catch_up(self, all_rows: int, left_out: int) -> None:
         """Pass over a step that was made without this worker."""
         parts, position = self._parts, self.position
         for schedule in parts.schedules.values():
             schedule.step()
-        position.advance(all_rows)
+        position.advance(all_rows + left_out, left_out)
         parts.view.step, parts.view.epoch = position.step, position.epoch
 
     def _look_ahead(self, batch: Batch, steps: Peeking[StepRows]) -> None:
@@ -164,13 +164,18 @@ class Trainer:
         following = steps.peek() if strategy.looks_ahead else None
         strategy.look_ahead(batch, following.batch if following is not None else None)
 
-    def _agree_on_rows(self, item: StepRows | None) -> tuple[int, int]:
-        """The rows of this worker and of all in this step. All 0: the epoch is over."""
-        rows = item.batch.size if item is not None and item.batch is not None else 0
-        if self._parts.loader.steps() is not None:
-            return rows, (item.all_rows or 0) if item is not None else 0
-        total = self._parts.group.sum(torch.tensor([rows], dtype=torch.int64))
-        return rows, int(total)
+    def _agree_on_rows(self, item: StepRows | None) -> tuple[int, int, int]:
+        """The rows of this worker and of all in this step, and those that all leave out of it.
+
+        All 0: the epoch is over.
+        """
+        batch = item.batch if item is not None else None
+        rows, left_out = (batch.size, batch.left_out) if batch is not None else (0, 0)
+        leaves_out = self._settings.loading.keep_negatives < 1.0
+        if self._parts.loader.steps() is not None and not (leaves_out and item is not None):
+            return rows, (item.all_rows or 0) if item is not None else 0, 0
+        total = self._parts.group.sum(torch.tensor([rows, left_out], dtype=torch.int64))
+        return rows, int(total[0]), int(total[1])
 
     def _train(self, batch: Batch | None, rows: int, all_rows: int) -> float:
         parts = self._parts

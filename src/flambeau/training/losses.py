@@ -20,6 +20,10 @@ from flambeau.errors import ConfigError, DataError, ModelError
 LossSetting = str | Callable[..., Any] | Mapping[str, str | Callable[..., Any]] | None
 
 
+#: The loss of models that give logits [rows, rows]: each row's own item is the right one.
+IN_BATCH = "in_batch_softmax"
+
+
 class Loss(ABC):
     """The loss of a batch; `name` is None for the user's own."""
 
@@ -41,6 +45,8 @@ class NamedLoss(Loss):
         self._function = _NAMED[name]
 
     def __call__(self, output: Any, batch: Batch, label: Any, weight: Tensor | None) -> Tensor:
+        if self.name == IN_BATCH:
+            label = in_batch_label(output, label)
         return _total(self.per_row(_tensor(output, self.name), _label(label, self.name)), weight)
 
     def per_row(self, output: Tensor, label: Tensor) -> Tensor:
@@ -89,11 +95,13 @@ class ModuleLoss(Loss):
 class FunctionLoss(Loss):
     """The user's `f(output, batch)`: a scalar, or the loss of each row [rows].
 
-    Weights are applied to losses of rows; a function that gives a scalar weighs rows itself.
+    Weights are applied to losses of rows; a function that gives a scalar weighs rows itself. A
+    function's attribute `outputs` names the loss whose outputs its model gives, for metrics.
     """
 
     def __init__(self, function: Callable[[Any, Batch], Tensor]) -> None:
         self._function = function
+        self.name = getattr(function, "outputs", None)
 
     def __call__(self, output: Any, batch: Batch, label: Any, weight: Tensor | None) -> Tensor:
         losses = self._function(output, batch)
@@ -163,6 +171,33 @@ def task_outputs(output: Any, label: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
+def in_batch_label(output: Any, label: Any) -> Tensor:
+    """Which column is the right one for each row of logits [rows, rows]: its own.
+
+    Rows whose label is 0 or missing have no right one (NaN): they are only others' negatives.
+    """
+    output = _tensor(output, IN_BATCH)
+    if output.ndim != 2 or output.shape[0] != output.shape[1]:
+        raise ModelError(
+            f"loss '{IN_BATCH}' needs a model that gives logits of [rows, rows], such as "
+            f"TwoTower; the model gave {list(output.shape)}"
+        )
+    own = torch.arange(len(output), device=output.device)
+    if label is None:
+        return own
+    label = _flat(_label(label, IN_BATCH))
+    if label.shape != own.shape:
+        raise ModelError(f"loss '{IN_BATCH}' takes one label for each row, not {_describe(label)}")
+    paired = (label != 0) & ~label.isnan()
+    return own.double().masked_fill(~paired, torch.nan)
+
+
+def _in_batch(name: str, output: Tensor, label: Tensor) -> Tensor:
+    label, missing = _without_nan(label)
+    losses = F.cross_entropy(output, label.to(torch.int64), reduction="none")
+    return losses if missing is None else losses.masked_fill(missing, 0.0)
+
+
 def _elementwise(
     function: Callable[..., Tensor],
 ) -> Callable[[str, Tensor, Tensor], Tensor]:
@@ -220,6 +255,7 @@ _NAMED: dict[str, Callable[[str, Tensor, Tensor], Tensor]] = {
     "bce_prob": _elementwise(_bce_prob),
     "cross_entropy": _classwise(F.cross_entropy),
     "nll": _classwise(F.nll_loss),
+    IN_BATCH: _in_batch,
     "mse": _elementwise(F.mse_loss),
     "mae": _elementwise(F.l1_loss),
     "huber": _elementwise(F.huber_loss),

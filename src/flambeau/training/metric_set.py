@@ -10,7 +10,7 @@ from torch import Tensor
 from flambeau.data.binding import GroupColumn, Label
 from flambeau.errors import ModelError
 from flambeau.strategies.group import Group
-from flambeau.training.losses import Loss, TaskLosses, task_outputs
+from flambeau.training.losses import IN_BATCH, Loss, TaskLosses, in_batch_label, task_outputs
 from flambeau.training.metrics import Metric, build_metrics
 
 
@@ -33,6 +33,10 @@ class MetricSet:
         self, output: Any, label: Label, weight: Tensor | None, group: GroupColumn | None
     ) -> None:
         """Count one batch."""
+        if self._loss is not None and self._loss.name == IN_BATCH and self._single:
+            label = in_batch_label(output, label)
+            if len(label) < 2:
+                return  # one item alone is always the first
         if not self._single or label is None:
             return
         if isinstance(label, dict):

@@ -10,8 +10,8 @@ class Position:
 
     `start_row` is the row of the epoch's order at which the epoch was (re)entered: 0, unless a run
     went on with another number of workers in the middle of an epoch. `rows` counts every row of
-    an epoch once; `repeated` those that were applied once more because an epoch started again, and
-    `dropped` those whose gradients were left out.
+    an epoch once; `repeated` those that were applied once more because an epoch started again,
+    `dropped` those whose gradients were left out, and `left_out` those not trained on at all.
     """
 
     step: int = 0
@@ -22,18 +22,22 @@ class Position:
     rows_in_epoch: int = 0
     repeated: int = 0
     dropped: int = 0
+    left_out: int = 0
+    left_out_in_epoch: int = 0
 
-    def advance(self, rows: int) -> None:
-        """One update with `rows` rows over all workers has been made."""
+    def advance(self, rows: int, left_out: int = 0) -> None:
+        """One update for `rows` rows over all workers has been made, without `left_out` of them."""
         self.step += 1
         self.step_in_epoch += 1
         self.rows += rows
         self.rows_in_epoch += rows
+        self.left_out += left_out
+        self.left_out_in_epoch += left_out
 
     def next_epoch(self) -> None:
         """The epoch is complete."""
         self.epoch += 1
-        self.step_in_epoch = self.start_row = self.rows_in_epoch = 0
+        self.step_in_epoch = self.start_row = self.rows_in_epoch = self.left_out_in_epoch = 0
 
     def change_workers(self, *, by_row: bool) -> None:
         """Go on with another number of workers (or another batch size).
@@ -45,7 +49,8 @@ class Position:
         else:
             self.repeated += self.rows_in_epoch
             self.rows -= self.rows_in_epoch
-        self.rows_in_epoch = self.step_in_epoch = 0
+            self.left_out -= self.left_out_in_epoch
+        self.rows_in_epoch = self.step_in_epoch = self.left_out_in_epoch = 0
 
     def dump(self) -> dict[str, Any]:
         """As plain values, for a checkpoint."""

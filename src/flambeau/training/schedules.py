@@ -83,6 +83,8 @@ class TorchSchedule(LearningRate):
     def __init__(self, scheduler: LRScheduler, *, per_epoch: bool = False) -> None:
         self._scheduler = scheduler
         self._per_epoch = per_epoch
+        # Where servers make the updates the optimizer makes none, which torch takes for a mistake.
+        scheduler.optimizer._opt_called = True  # type: ignore[attr-defined]
 
     def step(self) -> None:
         if not self._per_epoch:

@@ -16,6 +16,7 @@ from flambeau.data.binding import Binder, Label
 from flambeau.errors import DataError, JobFailedError, ModelError
 from flambeau.strategies.base import Strategy
 from flambeau.training.losses import Loss
+from flambeau.training.train_metrics import TrainMetrics
 
 
 class Step(ABC):
@@ -38,8 +39,10 @@ class StandardStep(Step):
         strategy: Strategy,
         autocast: Callable[[], contextlib.AbstractContextManager[Any]],
         accumulate: int = 1,
+        watched: TrainMetrics | None = None,
     ) -> None:
         self._forward, self._binder, self._loss = forward, binder, loss
+        self._watched = watched
         self._strategy, self._autocast, self._accumulate = strategy, autocast, accumulate
 
     def __call__(self, batch: Batch, share: float, number: int) -> float:
@@ -67,7 +70,12 @@ class StandardStep(Step):
         positional, named = self._binder.arguments(batch)
         with self._autocast():
             output = self._forward(*positional, **named)
-            return self._loss(output, batch, self._binder.label(batch), self._binder.weight(batch))
+            label, weight = self._binder.label(batch), self._binder.weight(batch)
+            loss = self._loss(output, batch, label, weight)
+        if self._watched is not None:
+            group = self._binder.group(batch)
+            self._watched.add(output, label, weight, group, loss.item(), batch.size)
+        return loss
 
     def _parts(self, batch: Batch) -> list[Batch]:
         if self._accumulate == 1:

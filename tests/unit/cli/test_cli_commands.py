@@ -23,7 +23,7 @@ def flambeau(*arguments: str) -> Result:
 
 def test_help_lists_every_command() -> None:
     shown = flambeau("--help").output
-    for command in ("train", "run", "evaluate", "predict", "export", "doctor", "demo"):
+    for command in ("train", "run", "evaluate", "predict", "export", "angel", "doctor", "demo"):
         assert f" {command} " in shown
 
 

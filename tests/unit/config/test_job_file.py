@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from flambeau.cli.given import parse_data
 from flambeau.config import (
     AllReduce,
     CodeRef,
@@ -39,6 +40,14 @@ def complaint(path: Path, *overrides: str) -> str:
     with pytest.raises(ConfigError) as caught:
         load_job_file(path, overrides)
     return str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["s3://b/day-*.parquet", "http://h:80/a.csv?key=a=b#c"])
+def test_data_may_be_a_url(write: Any, url: str) -> None:
+    job = load_job_file(write("model: lenet\ntrain: data/*.parquet\n"), [f"train={url}"])
+    assert job.train == FileData(path=url)
+    assert load_job_file(write(f"model: lenet\ntrain: {url}\n"), []).train == FileData(path=url)
+    assert parse_data(url, None, []) == FileData(path=url)
 
 
 def test_the_keys_are_the_arguments_of_fit_and_those_of_the_model() -> None:
@@ -204,6 +213,12 @@ def test_where_to_start_from(write: Any) -> None:
         ("epocs: 3", "unknown key 'epocs'; did you mean 'epochs'?"),
         ("epochs: 0", "epochs=0: Input should be greater than or equal to 1"),
         ("optimizer: sdg", "optimizer.name='sdg': unknown optimizer; did you mean 'sgd'?"),
+        (
+            "optimizer: lbfgs",
+            "optimizer.name='lbfgs': it computes the loss several times a step, which a training "
+            "loop does not; use a step of your own (step=) with torch.optim.LBFGS, or another "
+            "optimizer",
+        ),
         (
             "optimizer: {a: {name: sdg}, b: sgd}",
             "optimizer.a.name='sdg': unknown optimizer; did you mean 'sgd'?",

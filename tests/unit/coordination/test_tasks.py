@@ -362,7 +362,7 @@ class Simulation:
 
     def check(self) -> None:
         rows = self.plan.rows
-        assert rows.read == rows.applied + rows.dropped + rows.repeated
+        assert rows.read == rows.applied + rows.dropped + rows.repeated + rows.left_out
         tasks = [(task.epoch, task.number) for process in self.alive for task in process.tasks]
         assert len(set(tasks)) == len(tasks)
 

@@ -1,6 +1,7 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from torch import Tensor
@@ -259,6 +260,16 @@ def test_text_cannot_be_a_label() -> None:
 def test_a_function_without_a_signature_is_refused() -> None:
     with pytest.raises(ModelError, match="no signature"):
         Binder(Binding(), dict, NAMED)
+
+
+def test_who_ranks_may_be_an_input_too() -> None:
+    rows = pa.record_batch({"user": ["ann", "bob"], "y": [0.0, 1.0]})
+    settings = Binding(inputs={"user": "user"}, label="y", group="user")
+    binder = Binder(settings, lambda user: user, Shape(("user", "y")))
+    batch = binder.read(rows)
+    group = binder.group(batch)
+    assert isinstance(group, torch.Tensor)
+    assert group is batch["user"]
 
 
 def test_columns_also_go_by_the_names_of_their_parameters() -> None:

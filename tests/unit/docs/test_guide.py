@@ -21,7 +21,9 @@ from flambeau.config.choices import InitFrom
 from flambeau.config.job_file import JobFile
 from flambeau.config.optimizer import TABLE_OPTIMIZERS
 from flambeau.config.yaml_text import parse_yaml
-from flambeau.models import MODELS
+from flambeau.models.ctr import FIELD_MODELS
+from flambeau.models.ctr.sequence_models import SEQUENCE_MODELS
+from flambeau.models.vision import VISION
 from flambeau.observe import event
 from flambeau.training.losses import _NAMED
 from flambeau.training.metrics import METRICS
@@ -211,8 +213,16 @@ def test_the_losses_page_names_every_loss() -> None:
 
 
 def test_the_vision_page_names_every_model() -> None:
-    plain = {name for name in MODELS if not name.endswith("_bn")}
+    plain = {name for name in VISION if not name.endswith("_bn")}
     assert plain <= _mentioned("vision.md")
+
+
+def test_the_page_of_sequences_names_every_model() -> None:
+    assert SEQUENCE_MODELS.keys() <= _mentioned("sequences-and-retrieval.md")
+
+
+def test_the_recommenders_page_names_every_model_with_fields() -> None:
+    assert FIELD_MODELS.keys() <= _mentioned("recommenders.md")
 
 
 def test_the_tables_page_names_every_field_and_optimizer() -> None:

@@ -25,7 +25,7 @@ def test_modules_with_one_spec_have_one_table() -> None:
 
 def test_two_tables_of_one_name_are_refused_with_both() -> None:
     pair = nn.ModuleList([SparseEmbedding(ITEM), SparseEmbedding(TableSpec("item", 4))])
-    with pytest.raises(ModelError, match=r"named 'item' and differ: .*dim=3.* and .*dim=4"):
+    with pytest.raises(ModelError, match="named 'item' and differ: dim=3 and 4"):
         tables_of(pair)
 
 

@@ -7,7 +7,7 @@ from flambeau.data import jagged
 from flambeau.data.jagged import Jagged, from_lists
 from flambeau.embeddings import SparseEmbedding, train_in_process
 from flambeau.embeddings.fields import field_ids, table_id
-from flambeau.errors import ModelError
+from flambeau.errors import DataError, ModelError
 
 
 def trained(module: SparseEmbedding) -> SparseEmbedding:
@@ -63,7 +63,7 @@ def test_the_same_ids_are_salted_once():
     ("module", "ids", "message"),
     [
         ({"fields": 3}, torch.tensor([[1, 2]]), "one id for each of 3 fields"),
-        ({"fields": 3}, from_lists([[1]]), r"1 bag\(s\) of ids; give one for each of 3"),
+        ({"fields": 3}, jagged.stack([torch.tensor([[1, 2]])]), r"2 bag\(s\) of ids; give one for"),
         ({"pooling": "none"}, jagged.stack([torch.tensor([[1, 2]])]), "2 bags in a row need"),
         ({"pooling": "mean"}, from_lists([[1]], [[2.0]]), "weights are for pooling='sum'"),
     ],
@@ -72,3 +72,45 @@ def test_bags_that_do_not_fit_are_refused(module, ids, message):
     settings = {"pooling": "sum", **module}
     with pytest.raises(ModelError, match=message):
         trained(SparseEmbedding(TableSpec("t", 2), **settings))(ids)
+
+
+def test_ids_that_know_their_fields_are_grouped_by_them():
+    module = trained(SparseEmbedding(TableSpec("t", 2), "sum", fields=2))
+    offsets = torch.tensor([0, 2, 3])
+    known = Jagged(torch.tensor([5, 4, 6]), offsets, fields=torch.tensor([1, 0, 1]))
+    expected = module(Jagged(torch.tensor([4, 5, 6]), torch.tensor([0, 1, 2, 2, 3]), width=2))
+    assert torch.equal(module(known), expected)
+    with pytest.raises(DataError, match="row 1 of the batch has 1 ids"):
+        module(Jagged(torch.tensor([5, 4, 6]), offsets))
+
+
+@pytest.mark.parametrize("fields", [None, torch.tensor([1, 0, 0, 1])])
+def test_ids_are_fetched_early_as_they_are_looked_up(fields):
+    module = trained(SparseEmbedding(TableSpec("t", 2), "sum", fields=2))
+    column = Jagged(torch.tensor([5, 4, 6, 4]), torch.tensor([0, 2, 4]), fields=fields)
+    early = module.lookups.folds.flat(column, 2)
+    module(column)
+    assert module.lookups.folds.flat(column, 2) is early
+    looked_up = module.lookups.misses
+    module.lookups.rows(module.spec, early, training=True)
+    assert (module.lookups.hits, module.lookups.misses) == (looked_up, looked_up)
+
+
+def test_sums_and_squares_come_together():
+    module = trained(SparseEmbedding(TableSpec("t", 3), "sum_and_squares"))
+    each = SparseEmbedding(TableSpec("t", 3))
+    each.lookups = module.lookups
+    bags = from_lists([[1, 2], [], [3]], [[0.5, 2.0], [], [-1.0]])
+    weighted = each(bags.ids) * bags.values[:, None]
+    zeros = torch.zeros(3)
+    total, squares = module(bags)
+    torch.testing.assert_close(total, torch.stack([weighted[:2].sum(0), zeros, weighted[2]]))
+    expected = torch.stack([weighted[:2].square().sum(0), zeros, weighted[2].square()])
+    torch.testing.assert_close(squares, expected)
+    both = module(torch.tensor([[1, 2], [3, 3]]))
+    assert [part.shape for part in both] == [(2, 3), (2, 3)]
+
+
+def test_sums_and_squares_are_not_for_fields():
+    with pytest.raises(ModelError, match="'sum_and_squares' is for bags without fields"):
+        SparseEmbedding(TableSpec("t", 3), "sum_and_squares", fields=2)

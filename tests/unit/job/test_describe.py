@@ -58,6 +58,12 @@ def test_an_instance_goes_by_value(description: Description, tmp_path: Path) -> 
     assert (tmp_path / "code" / "model.pkl").exists()
 
 
+def test_urls_stay_as_they_are(description: Description) -> None:
+    url = "http://host:80//data/a.csv?key=a=b#c"
+    assert description.data(url, "train") == FileData(path=url)
+    assert description.data([url, "b.csv"], "train") == FileData(path=(url, "b.csv"))
+
+
 def test_a_reference_stays_as_it_is(description: Description) -> None:
     ref = CodeRef(path="shop.models:Net", args={"width": 3})
     assert description.model(ref) is ref

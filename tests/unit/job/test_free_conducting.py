@@ -154,6 +154,17 @@ def test_all_rows_are_counted_once() -> None:
     assert job.free.summary()["step"] == 2 * 5
 
 
+def test_rows_that_are_left_out_are_counted_on_their_own() -> None:
+    job = Job(workers=1).begun(rows=BATCH)
+    got = job.ask(0)
+    assert got is not None
+    worker, task = job.stage.members[0], got.task
+    said = (worker, task.number, task.epoch, [(0, BATCH - 1)], 8.0, 1.0, 0.25, 0.5, 0.1, True, [])
+    job.say(Trained(*said, {0: 1}))
+    counts = {"read": BATCH, "applied": BATCH - 1, "dropped": 0, "repeated": 0, "left_out": 1}
+    assert job.free.rows() == counts
+
+
 def test_the_rows_are_not_known_before_there_is_a_plan() -> None:
     assert Job().free.rows() is None
 

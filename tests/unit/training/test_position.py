@@ -38,3 +38,13 @@ def test_it_comes_back_from_a_checkpoint_as_it_was() -> None:
     position = trained(8, 5)
     position.change_workers(by_row=True)
     assert Position(**position.dump()) == position
+
+
+def test_rows_left_out_are_read_and_taken_back_with_an_epoch_that_starts_again() -> None:
+    position = Position()
+    position.advance(8, 3)
+    position.next_epoch()
+    position.advance(8, 2)
+    assert (position.rows, position.left_out) == (16, 5)
+    position.change_workers(by_row=False)
+    assert (position.rows, position.repeated, position.left_out) == (8, 8, 3)

@@ -11,12 +11,14 @@ from pyarrow import csv
 
 from flambeau.data.source import Shard, StreamedSource
 from flambeau.data.sources import csv_lines
+from flambeau.data.sources.files import compression_of, open_range, open_stream, unsplittable
 from flambeau.data.sources.paths import Paths, find_files, reading
 from flambeau.data.sources.record_batches import rows_between
 from flambeau.data.sources.schemas import require_same_schema, require_unique_names
+from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
 
-SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+SUFFIXES = (".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz", ".tsv.zst")
 _ROW = re.compile(r"Row #(\d+): ")
 _CONVERSION = "CSV conversion error"
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
@@ -33,11 +35,10 @@ class _Lines:
 
     def open(self) -> pa.NativeFile:
         if self.stop is None:
-            stream = pa.input_stream(self.path, compression="gzip")
+            stream = open_stream(self.path)
             stream.read(self.start)
             return stream
-        mapped = pa.memory_map(self.path).read_buffer()
-        return pa.BufferReader(mapped.slice(self.start, self.stop - self.start))
+        return open_range(self.path, self.start, self.stop)
 
 
 @final
@@ -60,11 +61,11 @@ class CsvSource(StreamedSource):
     ) -> None:
         self._delimiter = delimiter
         self._shard_bytes = shard_bytes
-        self._lines = [
-            lines for file in find_files(path, SUFFIXES) for lines in self._cut(file, names)
-        ]
+        files = find_files(path, SUFFIXES)
+        self.warnings = unsplittable(files)
+        self._lines = [lines for file in files for lines in self._cut(file, names)]
         if not self._lines:
-            raise DataError(f"{path} has a line of column names but no rows")
+            raise DataError(f"{shown(files[0])} has a line of column names but no rows")
         self._shards: list[Shard] = []
         self._schema = self._infer(self._lines[0], types or {})
         for lines in self._lines[1:]:
@@ -79,7 +80,7 @@ class CsvSource(StreamedSource):
             shards = (Shard(x.path, n, self._count(x)) for n, x in enumerate(self._lines))
             self._shards = [shard for shard in shards if shard.rows]
         if not self._shards:
-            raise DataError(f"{self._lines[0].path} has no rows, only blank lines")
+            raise DataError(f"{shown(self._lines[0].path)} has no rows, only blank lines")
         return self._shards
 
     def read(
@@ -95,7 +96,7 @@ class CsvSource(StreamedSource):
             with reading(path, "CSV"):
                 names, start = self._header(path)
         require_unique_names(list(names), path)
-        if csv_lines.is_packed(path):
+        if compression_of(path) is not None:
             return [_Lines(path, tuple(names), start, None)]
         ranges = csv_lines.line_ranges(path, start, self._shard_bytes)
         return [_Lines(path, tuple(names), first, last) for first, last in ranges]
@@ -134,7 +135,7 @@ class CsvSource(StreamedSource):
         if found != counted.rows or csv_lines.ends_in_quotes(counted.last, self._delimiter):
             self._refuse_open_quote(lines)
             raise DataError(
-                f"{lines.path}: {counted.rows} lines are {found} rows: check its quotes"
+                f"{shown(lines.path)}: {counted.rows} lines are {found} rows: check its quotes"
             )
 
     @contextmanager
@@ -152,8 +153,8 @@ class CsvSource(StreamedSource):
         if row is not None:
             line = csv_lines.line_of_row(lines.path, lines.start, row)
             raise DataError(
-                f"{lines.path} line {line}: a quoted value goes on in the next line, which is not "
-                f"supported: remove line ends inside values, or convert the file to Parquet"
+                f"{shown(lines.path)} line {line}: a quoted value goes on in the next line, which "
+                f"is not supported: remove line ends inside values, or convert the file to Parquet"
             )
 
     def _parse(
@@ -178,7 +179,7 @@ class CsvSource(StreamedSource):
 
 def _type(name: str, kind: str, lines: _Lines) -> pa.DataType:
     if name not in lines.names:
-        raise DataError(f"types: {lines.path} has no column {name!r}")
+        raise DataError(f"types: {shown(lines.path)} has no column {name!r}")
     try:
         return pa.type_for_alias(kind)
     except ValueError as error:
@@ -186,7 +187,7 @@ def _type(name: str, kind: str, lines: _Lines) -> pa.DataType:
 
 
 def _message(lines: _Lines, text: str) -> str:
-    where, hint = lines.path, ""
+    where, hint = shown(lines.path), ""
     if row := _ROW.search(text):
         number = csv_lines.line_of_row(lines.path, lines.start, int(row[1]))
         where, text = f"{where} line {number}", text.replace(row[0], "")

@@ -5,9 +5,7 @@ supported: a byte range could not be parsed without everything before it.
 """
 
 import functools
-import gzip
 import itertools
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,31 +14,30 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
+from flambeau.data.sources.files import compression_of, open_lines, size_of
+from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
 
 _BLOCK = 4 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def is_packed(path: str) -> bool:
-    """Whether the file is gzipped."""
-    return path.lower().endswith(".gz")
-
-
 def header_line(path: str) -> tuple[bytes, int]:
     """The first line that is not blank, and where the line after it starts."""
-    with _binary(path) as file:
+    with open_lines(path) as file:
         line = file.readline()
+        end = len(line)
         while line and not line.removeprefix(_BYTE_ORDER_MARK).strip(b"\r\n"):
             line = file.readline()
-        return line.removeprefix(_BYTE_ORDER_MARK), file.tell()
+            end += len(line)
+        return line.removeprefix(_BYTE_ORDER_MARK), end
 
 
 def line_ranges(path: str, start: int, size: int) -> list[tuple[int, int]]:
     """Byte ranges of about `size` from `start` to the end of a plain file, cut at line ends."""
-    end = os.path.getsize(path)
+    end = size_of(path)
     bounds = [start]
-    with open(path, "rb") as file:
+    with open_lines(path) as file:
         while bounds[-1] < end:
             file.seek(bounds[-1] + size - 1)
             file.readline()
@@ -62,7 +59,9 @@ def count_rows(stream: pa.NativeFile, path: str) -> Counted:
     rows, quoted, last = 0, False, b""
     for block in _blocks(stream):
         if block.count(b"\r") != block.count(b"\r\n"):
-            raise DataError(f"{path} has carriage returns inside of lines: end lines with \\n")
+            raise DataError(
+                f"{shown(path)} has carriage returns inside of lines: end lines with \\n"
+            )
         rows += _rows_in(block)
         quoted = quoted or b'"' in block
         last = block.rstrip(b"\r\n").rpartition(b"\n")[2] or last
@@ -71,7 +70,7 @@ def count_rows(stream: pa.NativeFile, path: str) -> Counted:
 
 def line_of_row(path: str, start: int, row: int) -> int:
     """The line number, from 1, of the `row`-th row (from 1) after byte `start`."""
-    with _binary(path) as file:
+    with open_lines(path) as file:
         line = _newlines(file, start)
         for text in file:
             line += 1
@@ -83,7 +82,11 @@ def line_of_row(path: str, start: int, row: int) -> int:
 
 def first_open_quote(path: str, start: int, stop: int | None, delimiter: str) -> int | None:
     """The row, from 1 after byte `start`, that ends inside a quoted value; None without any."""
-    with _binary(path) as file:
+    with open_lines(path) as file:
+        if compression_of(path) is None:
+            file.seek(start)
+        else:
+            file.read(start)
         rows = filter(None, (line.strip(b"\r\n") for line in _lines(file, start, stop)))
         open_rows = (row for row, text in enumerate(rows, 1) if ends_in_quotes(text, delimiter))
         return next(open_rows, None)
@@ -102,7 +105,6 @@ def _closed_row(delimiter: bytes) -> re.Pattern[bytes]:
 
 
 def _lines(file: IO[bytes], start: int, stop: int | None) -> Iterator[bytes]:
-    file.seek(start)
     for line in file:
         start += len(line)
         yield line
@@ -114,10 +116,6 @@ def _newlines(file: IO[bytes], size: int) -> int:
     """How many line ends the next `size` bytes hold."""
     counts = (file.read(min(_BLOCK, size - at)).count(b"\n") for at in range(0, size, _BLOCK))
     return sum(counts)
-
-
-def _binary(path: str) -> IO[bytes]:
-    return gzip.open(path) if is_packed(path) else open(path, "rb")  # type: ignore[return-value]
 
 
 def _blocks(stream: pa.NativeFile) -> Iterator[bytes]:

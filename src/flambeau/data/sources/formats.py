@@ -1,19 +1,25 @@
 """Which format files have, from their names and first bytes."""
 
-import gzip
 import os
 import re
 from pathlib import Path
 
+import pyarrow as pa
+
 from flambeau.config.data import FILE_FORMATS
-from flambeau.data.sources import arrow, csv, image_folder, parquet
+from flambeau.data.sources import arrow, csv, image_folder, libffm, libsvm, parquet
+from flambeau.data.sources.files import first_bytes, is_url
+from flambeau.data.sources.listing import files_at
 from flambeau.data.sources.paths import Paths, find_files
+from flambeau.data.sources.urls import file_name, local_path, shown
 from flambeau.errors import DataError
 
 _SUFFIXES = {
     **dict.fromkeys(arrow.SUFFIXES, "arrow"),
     **dict.fromkeys(parquet.SUFFIXES, "parquet"),
     **{suffix: suffix.split(".")[1] for suffix in csv.SUFFIXES},
+    **dict.fromkeys(libffm.SUFFIXES, "libffm"),
+    **dict.fromkeys(libsvm.SUFFIXES, "libsvm"),
 }
 _NAMES = {
     r"(data_batch_.*|test_batch)\.bin": "cifar10",
@@ -28,17 +34,31 @@ _MAGIC = {
 }
 
 
+_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+#: Bytes that hold at least the first block of a compressed file.
+_LOOKED_AT = 256 << 10
+
+
 def infer_format(path: Paths) -> str:
     """The format of the files meant by `path`."""
     first = path if isinstance(path, str) else next(iter(path), "")
-    if os.path.isdir(first):
-        found = _of_directory(Path(first))
+    local = os.path.expanduser(local_path(first))
+    if is_url(first):
+        found = _of_name(file_name(first)) or _of_url(first)
+    elif os.path.isdir(local):
+        found = _of_directory(Path(local))
     else:
         file = find_files(path)[0]
         found = _of_name(os.path.basename(file)) or _of_bytes(file)
     if found is None:
-        raise DataError(f"the format of {first!r} is not known; give format= {_known()}")
+        raise DataError(f"the format of {shown(first)!r} is not known; give format= {_known()}")
     return found
+
+
+def _of_url(url: str) -> str | None:
+    files = [file for file, _ in files_at(url, suffixes=("",))]
+    names = (_of_name(file_name(file)) for file in files)
+    return next((name for name in names if name is not None), None) or _of_bytes(files[0])
 
 
 def _of_directory(directory: Path) -> str | None:
@@ -60,19 +80,19 @@ def _of_name(name: str) -> str | None:
 
 
 def _of_bytes(path: str) -> str | None:
-    with open(path, "rb") as file:
-        start = file.read(8)
-    if start.startswith(b"\x1f\x8b"):
-        start = _unpacked_start(path)
+    start = first_bytes(path, _LOOKED_AT)
+    for magic, compression in _PACKED.items():
+        if start.startswith(magic):
+            start = _unpacked(start, compression, path)
     return next((found for magic, found in _MAGIC.items() if re.match(magic, start)), None)
 
 
-def _unpacked_start(path: str) -> bytes:
+def _unpacked(start: bytes, compression: str, path: str) -> bytes:
     try:
-        with gzip.open(path) as file:
-            return file.read(8)
-    except (EOFError, OSError) as error:
-        raise DataError(f"{path} is a damaged gzip file: {error}") from error
+        found: bytes = pa.CompressedInputStream(pa.BufferReader(start), compression).read(8)
+        return found
+    except OSError as error:
+        raise DataError(f"{shown(path)} is a damaged {compression} file: {error}") from error
 
 
 def _known() -> str:

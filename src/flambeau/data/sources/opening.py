@@ -11,10 +11,14 @@ from flambeau.data.source import Source
 from flambeau.data.sources.arrays import ArraySource
 from flambeau.data.sources.arrow import ArrowSource
 from flambeau.data.sources.cifar import CifarSource
+from flambeau.data.sources.criteo import open_criteo
 from flambeau.data.sources.csv import CsvSource
+from flambeau.data.sources.dummy import open_dummy
 from flambeau.data.sources.formats import infer_format
 from flambeau.data.sources.idx import IdxSource
 from flambeau.data.sources.image_folder import ImageFolderSource
+from flambeau.data.sources.libffm import open_libffm
+from flambeau.data.sources.libsvm import open_libsvm
 from flambeau.data.sources.parquet import ParquetSource
 from flambeau.data.sources.paths import Paths
 from flambeau.data.sources.torch_dataset import (
@@ -22,6 +26,7 @@ from flambeau.data.sources.torch_dataset import (
     LoaderSource,
     MapDatasetSource,
 )
+from flambeau.data.sources.urls import is_url, local_path, shown
 from flambeau.errors import ConfigError, DataError
 
 _OF_ONE_PATH: dict[str, Callable[..., Source]] = {
@@ -32,10 +37,15 @@ _OF_PATHS: dict[str, Callable[..., Source]] = {
     "arrow": ArrowSource,
     "cifar10": functools.partial(CifarSource, classes=10),
     "cifar100": functools.partial(CifarSource, classes=100),
+    "criteo": open_criteo,
     "csv": CsvSource,
+    "dummy": open_dummy,
+    "libffm": open_libffm,
+    "libsvm": open_libsvm,
     "parquet": ParquetSource,
     "tsv": functools.partial(CsvSource, delimiter="\t"),
 }
+_ONLY_LOCAL = ("cifar10", "cifar100", "idx", "images")
 
 
 def open_source(data: DataRef, load_code: Callable[[CodeRef], Any]) -> Source:
@@ -51,6 +61,8 @@ def open_source(data: DataRef, load_code: Callable[[CodeRef], Any]) -> Source:
 
 def _open_files(data: FileData) -> Source:
     name = data.format or infer_format(data.path)
+    if name in _ONLY_LOCAL:
+        _require_local(data.path, name)
     if name in _OF_PATHS:
         path: Paths = data.path
         source = _OF_PATHS[name]
@@ -60,11 +72,17 @@ def _open_files(data: FileData) -> Source:
     return source(path, **data.options)
 
 
+def _require_local(path: Paths, name: str) -> None:
+    for each in (path,) if isinstance(path, str) else path:
+        if is_url(each):
+            raise DataError(f"format {name!r} reads local files only: copy {shown(each)!r} first")
+
+
 def _single(path: Paths, name: str) -> str:
     paths = (path,) if isinstance(path, str) else path
     if len(paths) != 1:
         raise DataError(f"format {name!r} takes one path, not {len(paths)}")
-    return paths[0]
+    return local_path(paths[0])
 
 
 def _require_known_options(name: str, source: Callable[..., Source], given: dict[str, Any]) -> None:
@@ -77,6 +95,8 @@ def _require_known_options(name: str, source: Callable[..., Source], given: dict
 
 
 def _open_dataset(dataset: Any) -> Source:
+    if isinstance(dataset, Source):
+        return dataset
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return MapDatasetSource(dataset)
     if hasattr(dataset, "__iter__"):

@@ -7,9 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flambeau.data.source import Shard, StreamedSource
-from flambeau.data.sources.paths import Paths, find_files, reading
+from flambeau.data.sources.files import is_url, open_random
+from flambeau.data.sources.paths import Paths, find_files, reading, require_not_packed
 from flambeau.data.sources.record_batches import BATCH_ROWS, rows_between
 from flambeau.data.sources.schemas import require_same_schema, require_unique_names
+from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
 
 SUFFIXES = (".parquet", ".pq")
@@ -22,6 +24,7 @@ class ParquetSource(StreamedSource):
 
     def __init__(self, path: Paths) -> None:
         self._files = find_files(path, SUFFIXES)
+        require_not_packed(self._files, "Parquet")
         self._opened: dict[str, pq.ParquetFile] = {}
         self._shards: list[Shard] = []
         self._schema = self._open(self._files[0]).schema_arrow
@@ -38,7 +41,7 @@ class ParquetSource(StreamedSource):
         if not self._shards:
             self._shards = [shard for path in self._files for shard in self._row_groups(path)]
         if not self._shards:
-            raise DataError(f"the Parquet files have no rows ({self._files[0]}, ...)")
+            raise DataError(f"the Parquet files have no rows ({shown(self._files[0])}, ...)")
         return self._shards
 
     def read(
@@ -46,7 +49,7 @@ class ParquetSource(StreamedSource):
     ) -> Iterator[pa.RecordBatch]:
         with reading(shard.path, "Parquet"):
             # Arrow, like torch, takes as many threads as OMP_NUM_THREADS says: a worker's share.
-            batches = self._open(shard.path).iter_batches(
+            batches = self._open_for_rows(shard.path).iter_batches(
                 BATCH_ROWS, row_groups=[shard.part], columns=list(columns), use_threads=True
             )
             yield from rows_between(batches, start, stop)
@@ -59,13 +62,20 @@ class ParquetSource(StreamedSource):
             if rows:
                 yield Shard(path, part, rows)
 
+    def _open_for_rows(self, path: str) -> pq.ParquetFile:
+        file = self._open(path)
+        if not is_url(path):
+            return file
+        # Columns are fetched together, in few requests, and let go with this reader.
+        return pq.ParquetFile(open_random(path), metadata=file.metadata, pre_buffer=True)
+
     def _open(self, path: str) -> pq.ParquetFile:
         """The file, from the few that are kept open; a file in use stays open beyond that."""
         file = self._opened.pop(path, None)
         if file is None:
             with reading(path, "Parquet"):
                 # Not memory-mapped: the pages of a large file would count as this process's memory.
-                file = pq.ParquetFile(path)
+                file = pq.ParquetFile(open_random(path))
         self._opened[path] = file
         if len(self._opened) > _KEPT_OPEN:
             del self._opened[next(iter(self._opened))]

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,13 +10,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from flambeau.data.sources.files import compression_of, size_of
+from flambeau.data.sources.listing import files_at
+from flambeau.data.sources.urls import is_url, local_path, shown
 from flambeau.errors import DataError
 
 Paths = str | Sequence[str]
 
 
 def find_files(path: Paths, suffixes: Sequence[str] = ()) -> list[str]:
-    """The files meant by `path`, none of them empty.
+    """The files meant by `path`, none of them empty; each may be local or a URL.
 
     A directory stands for all files below it that end in one of `suffixes`, a glob for its
     matches; both in sorted order, without names that start with `_` or `.` (`_SUCCESS`).
@@ -24,19 +28,29 @@ def find_files(path: Paths, suffixes: Sequence[str] = ()) -> list[str]:
     if not patterns:
         raise DataError("the list of data files is empty")
     files = [file for pattern in patterns for file in _expand(pattern, suffixes)]
-    for file in files:
-        require_content(file)
-    return files
+    for file, size in files:
+        require_content(file, size)
+    return [file for file, _ in files]
 
 
-def require_content(path: str) -> None:
-    """Raise `DataError` when the file is missing or has no bytes."""
+def require_content(path: str, size: int | None = None) -> None:
+    """Raise `DataError` when the file is missing or has no bytes; `size` if it is known."""
     try:
-        size = os.path.getsize(path)
+        size = size_of(path) if size is None else size
     except OSError as error:
         raise DataError(f"{path} cannot be opened: {error.strerror}{_looked_in(path)}") from error
     if size == 0:
-        raise DataError(f"{path} is empty (0 bytes)")
+        raise DataError(f"{shown(path)} is empty (0 bytes)")
+
+
+def require_not_packed(paths: Sequence[str], kind: str) -> None:
+    """Raise `DataError` when a file of a format that is read here and there is compressed."""
+    for path in paths:
+        if compression_of(path) is not None:
+            raise DataError(
+                f"{shown(path)} cannot be read as {kind}: it is compressed as a whole; unpack it "
+                f"({kind} has compression of its own)"
+            )
 
 
 @contextmanager
@@ -45,11 +59,17 @@ def reading(path: str, kind: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read as {kind}: {error}") from error
+        raise DataError(f"{shown(path)} cannot be read as {kind}: {error}") from error
 
 
-def _expand(pattern: str, suffixes: Sequence[str]) -> list[str]:
-    pattern = os.path.expanduser(pattern)
+def _expand(pattern: str, suffixes: Sequence[str]) -> list[tuple[str, int | None]]:
+    """The files with their sizes, where these are known already."""
+    if is_url(pattern):
+        return files_at(pattern, suffixes)
+    return [(file, None) for file in _local(os.path.expanduser(local_path(pattern)), suffixes)]
+
+
+def _local(pattern: str, suffixes: Sequence[str]) -> list[str]:
     if os.path.isdir(pattern):
         return _below(pattern, suffixes)
     if os.path.exists(pattern):
@@ -57,8 +77,8 @@ def _expand(pattern: str, suffixes: Sequence[str]) -> list[str]:
     matches = [name for name in sorted(glob.glob(pattern, recursive=True)) if _is_data(Path(name))]
     if not matches:
         what = "no file matches" if glob.has_magic(pattern) else "there is no file"
-        raise DataError(f"{what} {pattern!r}{_looked_in(pattern)}")
-    return [file for match in matches for file in _expand(match, suffixes)]
+        raise DataError(f"{what} {pattern!r}{_looked_in(pattern)}{_lost_slash(pattern)}")
+    return [file for match in matches for file in _local(match, suffixes)]
 
 
 def _below(directory: str, suffixes: Sequence[str]) -> list[str]:
@@ -74,6 +94,11 @@ def _below(directory: str, suffixes: Sequence[str]) -> list[str]:
 
 def _is_data(path: Path) -> bool:
     return not path.name.startswith(("_", "."))
+
+
+def _lost_slash(path: str) -> str:
+    was_url = re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]", path)
+    return "; a URL in a Path loses a slash: give it as text" if was_url else ""
 
 
 def _looked_in(path: str) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pyarrow as pa
 
+from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
 
 
@@ -11,11 +12,12 @@ def require_unique_names(names: list[str], path: str) -> None:
     """Raise `DataError` when two columns share a name."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise DataError(f"{path} has more than one column named {repeated[0]!r}")
+        raise DataError(f"{shown(path)} has more than one column named {repeated[0]!r}")
 
 
 def require_same_schema(first: pa.Schema, first_path: str, schema: pa.Schema, path: str) -> None:
     """Raise `DataError` naming the first column in which `path` differs from `first_path`."""
+    first_path, path = shown(first_path), shown(path)
     for field in first:
         if field.name not in schema.names:
             raise DataError(f"{path} has no column {field.name!r}, which {first_path} has")

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from flambeau.config.tables import TableSpec
 from flambeau.data.jagged import Jagged
-from flambeau.embeddings import SparseEmbedding
 from flambeau.errors import ModelError
+from flambeau.models.ctr.table_settings import EMBEDDINGS
 
 Ids = Tensor | Jagged
 
@@ -27,24 +27,37 @@ class FieldEmbedding(nn.Module):
     """
 
     def __init__(
-        self, fields: int, dim: int, name: str = "embeddings", prefetch: str = "ids", **table: Any
+        self,
+        fields: int | None,
+        dim: int,
+        name: str = EMBEDDINGS,
+        prefetch: str = "ids",
+        **table: Any,
     ) -> None:
         super().__init__()
-        if fields < 1 or dim < 1:
-            raise ModelError(f"fields={fields} and dim={dim}: both must be at least 1")
+        if not fields or fields < 1:
+            raise ModelError(
+                f"fields={fields}: this model needs a number of fields, at least 1; LR and FM also "
+                "take ids without fields"
+            )
+        if dim < 1:
+            raise ModelError(f"embedding_dim={dim}: must be at least 1")
+        # Loads Numba, which models without tables do without.
+        from flambeau.embeddings import SparseEmbedding
+
         self.fields, self.dim = fields, dim
         spec = TableSpec(name, dim, **table)
         self.rows = SparseEmbedding(spec, "sum", prefetch=prefetch, fields=fields)
 
     def forward(self, ids: Ids) -> Tensor:
         """One row for each field. [rows, fields, dim]"""
-        return cast(Tensor, self.rows(by_field(ids, self.fields)))
+        if isinstance(ids, Tensor):
+            ids = as_rows(ids)
+        return cast(Tensor, self.rows(ids))
 
 
-def by_field(ids: Ids, fields: int) -> Ids:
-    """The ids with one bag for each field, or as they are."""
-    if isinstance(ids, Tensor) or ids.width == fields != 1:
-        return ids
-    if ids.fields is not None:
-        return ids.by_field(fields)
-    return ids if fields == 1 else ids.each(fields)
+def as_rows(ids: Tensor) -> Tensor:
+    """Ids [rows, n]; of one column [rows], n is 1."""
+    if ids.dim() not in (1, 2):
+        raise ModelError(f"ids have shape {tuple(ids.shape)}; give [rows, fields]")
+    return ids[:, None] if ids.dim() == 1 else ids

@@ -123,7 +123,7 @@ class GroupedAuc(Metric):
     def _add(self, rows: Rows) -> None:
         if rows.group is None:
             raise ConfigError("metric 'gauc' needs group=: the column that says who ranks")
-        self._rows.add({**_columns(rows, self.name), "groups": _group_ids(rows.group)})
+        self._rows.add({**_columns(rows, self.name), "groups": group_ids(rows.group)})
 
     def state(self) -> State:
         return self._rows.columns()
@@ -147,7 +147,7 @@ def _columns(rows: Rows, metric: str) -> State:
     return {"scores": scores, "positive": rows.label > 0.5, "weights": weights}
 
 
-def _group_ids(group: Array) -> Array:
+def group_ids(group: Array) -> Array:
     """Groups as int64; names by a hash that is the same in every process."""
     if group.dtype.kind in "iub":
         return group.astype(np.int64)
@@ -162,8 +162,8 @@ def _tied(columns: State, groups: Array) -> tuple[Array, Array, Array]:
     """Weights of class 1 and class 0 for each (group, score) in order, and where groups start."""
     order = np.lexsort((columns["scores"], groups))
     groups, scores = groups[order], columns["scores"][order]
-    new_group = _changes(groups)
-    starts = np.flatnonzero(new_group | _changes(scores))
+    new_group = changes(groups)
+    starts = np.flatnonzero(new_group | changes(scores))
     weights, positive = columns["weights"][order], columns["positive"][order]
     if not starts.size:
         return starts, np.zeros(0), np.zeros(0)
@@ -174,7 +174,7 @@ def _tied(columns: State, groups: Array) -> tuple[Array, Array, Array]:
     )
 
 
-def _changes(values: Array) -> Array:
+def changes(values: Array) -> Array:
     """Whether each value differs from the one before; the first does."""
     changed = np.ones(len(values), dtype=bool)
     changed[1:] = values[1:] != values[:-1]

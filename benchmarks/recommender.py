@@ -1,0 +1,107 @@
+"""Samples per second of DLRM at the Criteo-Kaggle shape, against a plain torch DLRM."""
+
+import argparse
+import itertools
+import os
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from dlrm import samples_per_second
+from measure import Pairs, interleave, report
+from turns import HERE, TRIAL_BLOCKS, Side, fastest
+
+CORES = 2
+#: Rows of the table, few and many.
+SIZES = (1_000_000, 30_000_000)
+VARIANTS = list(itertools.product(("one", "many"), ("2",)))
+
+Variant = tuple[str, str]
+
+
+def main() -> None:
+    """Both sides have the same two cores; the peer's are two threads of one process."""
+    options = parse_options()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        for part in PARTS if options.parts == "all" else options.parts:
+            PARTS[part](options, directory / part)
+
+
+def against_plain(precision: str, options: argparse.Namespace, directory: Path) -> None:
+    """Our samples/s in one precision, and the plain one's in fp32."""
+    variant = VARIANTS[0] if options.quick else fastest_variant(directory)
+    with (
+        ours(precision, 0, directory / "ours") as our_side,
+        peer(variant, options.pairs + 1, directory / "peer") as peer_side,
+    ):
+        pairs = take_turns(our_side, peer_side, options.pairs)
+    named = f"{variant[0]} table(s)/{variant[1]} threads/fp32"
+    report(f"recommender/dlrm_{precision}", pairs, "samples/s", peer_variant=named)
+
+
+def by_size(options: argparse.Namespace, directory: Path) -> None:
+    """Many distinct ids against few, all with a row already."""
+    few, many = (rows // 30 if options.quick else rows for rows in SIZES)
+    with (
+        ours("fp32", many, directory / "many") as large,
+        ours("fp32", few, directory / "few") as small,
+    ):
+        pairs = take_turns(large, small, options.pairs)
+    report("recommender/many_ids", pairs, "samples/s", peer_variant=f"{few} ids, not {many}")
+
+
+def take_turns(first: Side, second: Side, pairs: int) -> Pairs:
+    """Blocks of both by turns, after one of each that is not counted."""
+    first.block()
+    second.block()
+    return interleave(
+        lambda: samples_per_second(first.block()),
+        lambda: samples_per_second(second.block()),
+        pairs,
+    )
+
+
+def fastest_variant(directory: Path) -> Variant:
+    """The peer's best way, in a short run of all of them against each other."""
+    with ExitStack() as stack:
+        sides = {
+            variant: stack.enter_context(peer(variant, TRIAL_BLOCKS, directory / "-".join(variant)))
+            for variant in VARIANTS
+        }
+        return fastest(sides)
+
+
+def ours(precision: str, rows: int, directory: Path) -> Side:
+    """`fb.fit` with two workers of one thread each, and a server that fits in between."""
+    script = str(HERE / "sides" / "flambeau_dlrm.py")
+    return Side(directory, [[sys.executable, script, precision, str(rows)]])
+
+
+def peer(variant: Variant, blocks: int, directory: Path) -> Side:
+    """The plain script."""
+    script = str(HERE / "sides" / "torch_dlrm.py")
+    return Side(directory, [[sys.executable, script, *variant, str(blocks)]])
+
+
+PARTS = {
+    "fp32": lambda options, directory: against_plain("fp32", options, directory),
+    "bf16": lambda options, directory: against_plain("bf16", options, directory),
+    "ids": by_size,
+}
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "all"], default="all")
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--quick", action="store_true", help="to see that it runs, no more")
+    options = parser.parse_args()
+    options.pairs = 2 if options.quick else options.pairs
+    return options
+
+
+if __name__ == "__main__":
+    main()

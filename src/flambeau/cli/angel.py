@@ -1,0 +1,96 @@
+"""`flambeau angel`: jobs in the words of PyTorch on Angel."""
+
+from typing import TYPE_CHECKING, Annotated, Any, final
+
+import typer
+
+from flambeau.observe import Event, Observer
+
+if TYPE_CHECKING:
+    from flambeau.compat.angel.words import AngelJob
+
+
+def angel(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="key:value... | make ALGORITHM --input_dim ...",
+            help="The words of a job, or what to make a model file of.",
+        ),
+    ],
+) -> None:
+    """Run a job of PyTorch on Angel, or make a model file for one.
+
+    flambeau angel make deepfm --input_dim 148 --n_fields 13 --embedding_dim 10 --fc_dims 10 5 1
+    flambeau angel trainInput:census torchModelPath:deepfm.pt torchOutputModelPath:out.pt
+    """
+    if words[0] == "make":
+        from flambeau.compat.angel.making import make
+
+        typer.echo(f"written: {make(words[1:])}")
+        return
+    from flambeau.compat.angel.words import parse_words
+
+    job, idle = parse_words(words)
+    if idle:
+        typer.echo(f"without meaning here, and ignored: {', '.join(idle)}", err=True)
+    if job.action_type == "predict":
+        _predict(job)
+    else:
+        _train(job)
+
+
+def _train(job: "AngelJob") -> None:
+    from flambeau.compat.angel.training import Training
+
+    training = Training(job)
+    typer.echo(
+        f"model {training.model.contract.kind}, {training.rows[0]} rows in {job.train_input}"
+    )
+    result = training.run([EpochLines(job.evals)])
+    typer.echo(f"run directory: {result.run_dir}")
+    for name, path in (
+        ("model file", job.torch_output_model_path),
+        ("tables", job.angel_model_output_path),
+    ):
+        if path:
+            typer.echo(f"{name}: {path}")
+
+
+def _predict(job: "AngelJob") -> None:
+    from flambeau.compat.angel.predicting import predict
+
+    path, rows = predict(job)
+    typer.echo(f"{rows} rows written to {path}")
+
+
+@final
+class EpochLines(Observer):
+    """Prints a line for each epoch: the loss, and Angel's evals of train and held-out data."""
+
+    def __init__(self, evals: tuple[str, ...]) -> None:
+        self._evals = evals
+
+    def observe(self, event: Event) -> None:
+        """Show evaluations."""
+        if event.kind == "evaluation":
+            typer.echo(epoch_line(self._evals, event.fields["epoch"], event.fields["metrics"]))
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def epoch_line(evals: tuple[str, ...], epoch: int, metrics: dict[str, Any]) -> str:
+    """`epoch 1 loss 0.412345 train auc 0.891234 validate loss 0.41 validate auc 0.88`."""
+    from flambeau.compat.angel.words import EVALS
+
+    parts = [f"epoch {epoch}"]
+    for shown, prefix in (("train", "train/"), ("validate", "")):
+        loss = "loss" if shown == "train" else f"{shown} loss"
+        named = {loss: f"{prefix}loss"} | {
+            f"{shown} {name}": prefix + EVALS[name] for name in evals
+        }
+        parts += [
+            f"{name} {metrics[metric]:.6f}" for name, metric in named.items() if metric in metrics
+        ]
+    return " ".join(parts)

@@ -1,0 +1,1 @@
+"""Bridges for programs and jobs that were written for other systems."""

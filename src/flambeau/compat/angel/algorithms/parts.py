@@ -1,0 +1,68 @@
+"""Parts of the algorithms, as functions that TorchScript compiles.
+
+Shapes: a batch has `batch_size` rows and n ids; `weights` is [n, 1], `embeddings` [n, dim].
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from flambeau.errors import ConfigError
+
+
+def linear(batch_size: int, index: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+    """The sum of weight x value of each row. [batch_size]"""
+    products = weights.view(-1) * values
+    return torch.zeros(batch_size).scatter_add(0, index, products)
+
+
+def scaled(values: Tensor, embeddings: Tensor) -> Tensor:
+    """Embeddings times the values of their ids. [n, dim]"""
+    return embeddings * values.view(-1, 1)
+
+
+def second_order(batch_size: int, index: Tensor, products: Tensor) -> Tensor:
+    """The sum over all pairs of ids in a row of the products of their vectors. [batch_size]"""
+    empty = torch.zeros(batch_size, products.size(1))
+    sums = empty.index_add(0, index, products)
+    squares = empty.index_add(0, index, products * products)
+    return 0.5 * (sums * sums - squares).sum(1)
+
+
+def layers(inputs: Tensor, mats: list[Tensor], first: int, count: int) -> Tensor:
+    """`count` dense layers from `mats[first]` on, ReLU between them. [batch_size, last]"""
+    out = inputs
+    for layer in range(count):
+        out = out @ mats[first + 2 * layer] + mats[first + 2 * layer + 1]
+        if layer + 1 < count:
+            out = torch.relu(out)
+    return out
+
+
+def pairs(fields: int) -> tuple[Tensor, Tensor]:
+    """The numbers of the first and second field of each pair. [pairs]"""
+    places = torch.triu_indices(fields, fields, offset=1)
+    return places[0], places[1]
+
+
+def dense_mats(width: int, dims: list[int]) -> list[Tensor]:
+    """First weights of dense layers: a matrix and a row of zeros for each."""
+    mats = []
+    for dim in dims:
+        mats += [xavier(width, dim), torch.zeros(1, dim)]
+        width = dim
+    return mats
+
+
+def xavier(rows: int, columns: int) -> Tensor:
+    """A matrix of uniform numbers whose size keeps that of what goes through."""
+    bound = math.sqrt(6.0 / (rows + columns))
+    return torch.empty(rows, columns).uniform_(-bound, bound)
+
+
+def require_one_output(fc_dims: list[int]) -> None:
+    """The last dense layer gives the logit."""
+    if fc_dims[-1] != 1:
+        shown = " ".join(map(str, fc_dims))
+        raise ConfigError(f"--fc_dims {shown}: the last must be 1, the model's output")

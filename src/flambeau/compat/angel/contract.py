@@ -1,0 +1,134 @@
+"""What a TorchScript file must have to be a model of Angel's."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+from torch import Tensor
+
+from flambeau.config.settings import nearest
+from flambeau.errors import ModelError
+
+#: What `forward_` is given for each type, after the batch.
+TYPES = {
+    "BIAS_WEIGHT": ("bias", "weights"),
+    "BIAS_WEIGHT_EMBEDDING": ("bias", "weights", "embeddings"),
+    "BIAS_WEIGHT_EMBEDDING_MATS": ("bias", "weights", "embeddings", "mats"),
+    "BIAS_WEIGHT_EMBEDDING_MATS_FIELD": ("bias", "weights", "embeddings", "mats", "fields"),
+}
+BATCH = ("batch_size", "index", "feats", "values")
+METHODS = ("forward", "forward_", "loss", "get_type")
+
+
+@final
+@dataclass(frozen=True)
+class Contract:
+    """What a model says of itself. `embedding_dim` and `n_fields` are 0 where it has none."""
+
+    kind: str
+    input_dim: int
+    embedding_dim: int
+    n_fields: int
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What `forward_` is given after the batch."""
+        return TYPES[self.kind]
+
+    @property
+    def takes_fields(self) -> bool:
+        """Whether it needs the field of each id."""
+        return "fields" in self.arguments
+
+
+def check(scripted: Any, where: str) -> Contract:
+    """The contract that a scripted module follows; an error that names `where` if it does not."""
+    for name in METHODS:
+        if not _is_method(scripted, name):
+            raise ModelError(f"{where} has no method {name}(): {_MAKE}")
+    kind = _type(scripted, where)
+    arguments = TYPES[kind]
+    _check_arity(scripted, "forward_", (*BATCH, *arguments), where)
+    fields = [name for name in arguments if name == "fields"]
+    _check_arity(scripted, "forward", (*BATCH, *fields), where)
+    _check_arity(scripted, "loss", ("output", "targets"), where)
+    has_embedding = "embeddings" in arguments
+    contract = Contract(
+        kind,
+        _number(scripted, "input_dim", where),
+        _number(scripted, "embedding_dim", where) if has_embedding else 0,
+        int(getattr(scripted, "n_fields", 0) or 0),
+    )
+    _check_tensors(scripted, contract, where)
+    _refuse_strays(scripted, where)
+    return contract
+
+
+_MAKE = (
+    "a model of Angel's has forward, forward_, loss and get_type (see the guide, angel.md); "
+    "'flambeau angel make' writes such files"
+)
+
+
+def _is_method(scripted: Any, name: str) -> bool:
+    return hasattr(getattr(scripted, name, None), "schema")
+
+
+def _type(scripted: Any, where: str) -> str:
+    kind = scripted.get_type()
+    if kind not in TYPES:
+        raise ModelError(f"{where}: get_type() gives {kind!r}; {nearest(str(kind), TYPES)}")
+    return str(kind)
+
+
+def _check_arity(scripted: Any, method: str, expected: tuple[str, ...], where: str) -> None:
+    schema = getattr(scripted, method).schema
+    given = [argument.name for argument in schema.arguments][1:]
+    if len(given) != len(expected):
+        kind = scripted.get_type()
+        raise ModelError(
+            f"{where}: {method}({', '.join(given)}) takes {len(given)} arguments; for type {kind} "
+            f"it must be {method}({', '.join(expected)})"
+        )
+
+
+def _number(scripted: Any, name: str, where: str) -> int:
+    value = getattr(scripted, name, None)
+    if not isinstance(value, int):
+        raise ModelError(f"{where} has no attribute {name} (a whole number); set it in __init__")
+    if value < 1:
+        raise ModelError(f"{where}: {name}={value}; it must be 1 or more")
+    return value
+
+
+def _check_tensors(scripted: Any, contract: Contract, where: str) -> None:
+    widths = {"weights": 1}
+    if contract.embedding_dim:
+        widths["embedding"] = contract.embedding_dim
+    for name, width in widths.items():
+        tensor = _tensor(scripted, name, where)
+        if tensor.dim() != 2 or tensor.shape[1] != width:
+            raise ModelError(
+                f"{where}: {name} has shape {list(tensor.shape)}; it must be [any, {width}]"
+            )
+    _tensor(scripted, "bias", where)
+    if "mats" in contract.arguments:
+        mats = getattr(scripted, "mats", None)
+        if not isinstance(mats, list) or not all(isinstance(mat, Tensor) for mat in mats):
+            raise ModelError(f"{where} has no attribute mats, a list of tensors")
+
+
+def _tensor(scripted: Any, name: str, where: str) -> Tensor:
+    tensor = getattr(scripted, name, None)
+    if not isinstance(tensor, Tensor):
+        raise ModelError(f"{where} has no parameter {name}")
+    return tensor
+
+
+def _refuse_strays(scripted: Any, where: str) -> None:
+    known = ("weights", "embedding", "bias")
+    for name, parameter in scripted.named_parameters():
+        if name not in known and parameter.requires_grad:
+            raise ModelError(
+                f"{where}: the parameter {name} is not given to forward_, so nobody would train "
+                "it; put it into mats, or freeze it with requires_grad_(False)"
+            )

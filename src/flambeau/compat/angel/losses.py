@@ -1,0 +1,30 @@
+"""The loss that a model's file brings along."""
+
+from typing import final
+
+from torch import Tensor
+
+from flambeau.compat.angel.torchscript import Scripted
+from flambeau.data.batch import Batch
+from flambeau.errors import DataError
+
+LABEL = "label"
+
+
+@final
+class ExportedLoss:
+    """Calls `loss(output, targets)` of a scripted module."""
+
+    #: The model gives probabilities, which is what metrics need to know.
+    outputs = "bce_prob"
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._scripted = scripted
+
+    def __call__(self, output: Tensor, batch: Batch) -> Tensor:
+        """The loss of a batch, a scalar."""
+        targets = batch[LABEL]
+        if not isinstance(targets, Tensor):
+            raise DataError(f"column '{LABEL}' must hold one number for each row")
+        loss: Tensor = self._scripted.module.loss(output, targets.reshape(-1).to(output.dtype))
+        return loss

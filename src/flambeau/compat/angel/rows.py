@@ -1,0 +1,101 @@
+"""The data of a job: files in Angel's formats, whole or split by `testRatio`."""
+
+import json
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from flambeau.compat.angel.contract import Contract
+from flambeau.compat.angel.model import COLUMN, check_ids
+from flambeau.compat.angel.splitting import Split
+from flambeau.compat.angel.words import AngelJob
+from flambeau.config import CodeRef, DataRef, DatasetData, FileData
+from flambeau.data import StreamedSource, open_source
+from flambeau.data.arrow_columns import to_columns
+from flambeau.data.jagged import Jagged
+from flambeau.data.sources.files import size_of
+from flambeau.data.sources.paths import find_files
+from flambeau.data.sources.text_source import SHARD_BYTES
+from flambeau.errors import ConfigError
+
+#: Smaller shards would cost more to hand out than they spread the work.
+SMALL_SHARD_BYTES = 1 << 16
+
+
+def data_format(job: AngelJob, contract: Contract) -> str:
+    """The format that a job names, or that its model needs."""
+    return job.data_format or ("libffm" if contract.takes_fields else "libsvm")
+
+
+def train_and_held_out(job: AngelJob, form: str) -> tuple[DataRef, DataRef | None]:
+    """The data to train on, and what to evaluate on, if anything."""
+    train = files(job, job.train_input, form)
+    if job.validate_input:
+        return train, files(job, job.validate_input, form)
+    if not job.test_ratio:
+        return train, None
+    return _part(job, train, held_out=False), _part(job, train, held_out=True)
+
+
+def files(job: AngelJob, path: str, form: str) -> FileData:
+    """All rows of some files, in at most `numDataPartitions` shards unless they are small."""
+    size = sum(map(size_of, find_files(path, ("",))))
+    wanted = -(-size // job.num_data_partitions)
+    shard_bytes = min(SHARD_BYTES, max(SMALL_SHARD_BYTES, wanted))
+    return FileData(path=path, format=form, options={"shard_bytes": shard_bytes})
+
+
+def open_files(data: FileData) -> StreamedSource:
+    """The source of some files."""
+    source = open_source(data, user_code_is_not_needed)
+    assert isinstance(source, StreamedSource)
+    return source
+
+
+def open_part(data: dict[str, Any], ratio: float, *, held_out: bool, seed: int) -> StreamedSource:
+    """The rows of some files that are held out, or the others."""
+    return Split(_open_once(json.dumps(data)), ratio, held_out=held_out, seed=seed)
+
+
+@cache
+def _open_once(data: str) -> StreamedSource:
+    """Both parts of a split have the same files, whose lines a worker need not count twice."""
+    return open_files(FileData.parse(json.loads(data)))
+
+
+def user_code_is_not_needed(ref: CodeRef) -> Any:
+    """Files are opened without any."""
+    raise AssertionError(ref.name)
+
+
+def check_rows(source: StreamedSource, input_dim: int) -> int:
+    """Look through all rows for ids that the model has no room for; how many rows there are."""
+    extremes = [
+        torch.stack(ids.aminmax())
+        for shard in source.shards()
+        for records in source.read(shard, [COLUMN])
+        if len(ids := _ids(records))
+    ]
+    if extremes:
+        check_ids(torch.cat(extremes), input_dim)
+    rows = sum(shard.rows for shard in source.shards())
+    if not rows:
+        raise ConfigError("the data has no rows")
+    return rows
+
+
+def _ids(records: pa.RecordBatch) -> torch.Tensor:
+    column = to_columns(records, salts={COLUMN: COLUMN})[COLUMN]
+    return column.ids if isinstance(column, Jagged) else torch.as_tensor(column).reshape(-1)
+
+
+def _part(job: AngelJob, data: FileData, *, held_out: bool) -> DatasetData:
+    args = {
+        "data": data.model_dump(mode="json"),
+        "ratio": job.test_ratio,
+        "held_out": held_out,
+        "seed": job.seed,
+    }
+    return DatasetData(code=CodeRef(path=f"{__name__}:{open_part.__name__}", args=args, call=True))

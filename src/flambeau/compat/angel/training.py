@@ -1,0 +1,118 @@
+"""`actionType:train`: a job in Angel's words, run by Flambeau."""
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+from flambeau.checkpoint import RunDirectory, lease, resolve
+from flambeau.compat.angel import rows, saved
+from flambeau.compat.angel.decay import EpochDecay
+from flambeau.compat.angel.losses import LABEL
+from flambeau.compat.angel.model import AngelModel, load
+from flambeau.compat.angel.words import EVALS, AngelJob
+from flambeau.config import (
+    Binding,
+    Checkpoints,
+    Compute,
+    Evaluation,
+    JobSettings,
+    Local,
+    OptimizerSpec,
+    ParameterServer,
+    Schedule,
+)
+from flambeau.errors import ConfigError
+from flambeau.job.describe import Description
+from flambeau.job.fit import run_job
+from flambeau.job.result import Result
+from flambeau.observe import Observer
+from flambeau.tables.mapped import open_tables
+
+MOMENTUM = 0.9
+
+
+@final
+class Training:
+    """A job that can be run: its model is loaded, and its data fits the model."""
+
+    def __init__(self, job: AngelJob) -> None:
+        self._job = job
+        self.model: AngelModel = load(job.torch_model_path, job.angel_model_input_path or None)
+        self._form = rows.data_format(job, self.model.contract)
+        given = [path for path in (job.train_input, job.validate_input) if path]
+        dim = self.model.contract.input_dim
+        #: How many rows the training data (before a split) and the validation data have.
+        sources = [rows.open_files(rows.files(job, path, self._form)) for path in given]
+        self.rows = [rows.check_rows(source, dim) for source in sources]
+
+    def run(self, watching: Sequence[Observer] = ()) -> Result:
+        """Train, write what the job asks for, and give the result."""
+        run = RunDirectory(self._run_path())
+        with run.lock(), Description(run.path) as description:
+            settings = self._settings(description)
+            result = run_job(run, settings, description, resume="never", watching=watching)
+        self._write(run, result)
+        return result
+
+    def _run_path(self) -> Path:
+        if self._job.run_dir:
+            return Path(self._job.run_dir)
+        now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        return Path("runs") / f"{Path(self._job.torch_model_path).stem}-{now}"
+
+    def _settings(self, description: Description) -> JobSettings:
+        job = self._job
+        train, valid = rows.train_and_held_out(job, self._form)
+        dense, tables = optimizers(job.optimizer, job.step_size)
+        decay = f"{EpochDecay.__module__}:{EpochDecay.__qualname__}"
+        return JobSettings(
+            model=description.model(self.model),
+            train=train,
+            valid=valid,
+            binding=Binding(label=LABEL),
+            loss=description.code(self.model.loss, "loss"),
+            optimizer=dense,
+            table_optimizer=tables,
+            schedule=Schedule(
+                kind="torch", scheduler=decay, args={"decay": job.decay}, unit="epoch"
+            ),
+            metrics=tuple(dict.fromkeys(EVALS[name] for name in job.evals)),
+            batch_size=job.batch_size,
+            epochs=job.num_epoch,
+            seed=job.seed,
+            strategy=ParameterServer(
+                consistency="asynchronous" if job.async_ else "synchronous", servers=job.servers
+            ),
+            cluster=Local(job.workers),
+            compute=Compute(device="cpu"),
+            checkpoints=Checkpoints(keep=1),
+            evaluation=Evaluation(train=True),
+        )
+
+    def _write(self, run: RunDirectory, result: Result) -> None:
+        job, dense = self._job, result.model.dense()
+        with lease(resolve(run, "latest")) as checkpoint:
+            tables = open_tables(checkpoint)
+            if job.angel_model_output_path:
+                saved.write_folder(dense, tables, Path(job.angel_model_output_path))
+            if job.torch_output_model_path:
+                original, out = Path(job.torch_model_path), Path(job.torch_output_model_path)
+                saved.write_torch(dense, tables, original, output_file(out, original))
+
+
+def optimizers(name: str, rate: float) -> tuple[OptimizerSpec, OptimizerSpec]:
+    """Angel's optimizer for dense weights, and for tables."""
+    if name == "momentum":
+        args = {"lr": rate, "momentum": MOMENTUM}
+        return OptimizerSpec(name="sgd", args=args), OptimizerSpec(name="momentum", args=args)
+    spec = OptimizerSpec(name=name, args={"lr": rate})
+    return spec, spec
+
+
+def output_file(out: Path, original: Path) -> Path:
+    """The file to write; in a folder it gets the name of the file that was given."""
+    path = out / original.name if out.is_dir() else out
+    if path.resolve() == original.resolve():
+        raise ConfigError(f"torchOutputModelPath:{out} is the model file itself; use another name")
+    return path

@@ -1,0 +1,113 @@
+"""The words of Angel's jobs: `key:value`, of both generations."""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pydantic import AliasGenerator, ConfigDict, Field, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+from flambeau.config.settings import Settings, nearest
+from flambeau.errors import ConfigError
+
+#: Words of the older generation, and other names for one thing.
+OTHER_NAMES = {
+    "input": "trainInput",
+    "partitionNum": "numDataPartitions",
+    "modulePath": "torchModelPath",
+    "dataType": "dataFormat",
+    "format": "dataFormat",
+}
+#: What these say about Spark and Angel's servers has no meaning here.
+WITHOUT_MEANING = (
+    *("mode", "numPartitionsFactor", "psNumPartitionFactor"),
+    *("rowType", "shuffleInterval", "storageLevel"),
+)
+#: Angel's names of metrics, and ours.
+EVALS = {
+    "auc": "auc",
+    "acc": "accuracy",
+    "binary_acc": "accuracy",
+    "precision": "precision",
+    "recall": "recall",
+    "f1": "f1",
+    "rmse": "rmse",
+}
+
+
+class AngelJob(Settings):
+    """A job in Angel's words; an empty path is one that was not given.
+
+    `cluster`, `workers`, `servers`, `run_dir` and `seed` are ours.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=AliasGenerator(alias=lambda name: to_camel(name.removesuffix("_")))
+    )
+
+    action_type: Literal["train", "predict"] = "train"
+    train_input: str
+    validate_input: str = ""
+    data_format: Literal["", "libsvm", "libffm", "dummy"] = ""
+    torch_model_path: str = "model.pt"
+    torch_output_model_path: str = ""
+    angel_model_input_path: str = ""
+    angel_model_output_path: str = ""
+    predict_output_path: str = ""
+    batch_size: int = Field(default=512, ge=1)
+    step_size: float = Field(default=0.01, gt=0)
+    optimizer: Literal["adam", "sgd", "momentum", "adagrad"] = "adam"
+    num_epoch: int = Field(default=10, ge=1)
+    test_ratio: float = Field(default=0.1, ge=0, lt=1)
+    decay: float = Field(default=0.001, ge=0)
+    async_: bool = True
+    num_data_partitions: int = Field(default=100, ge=1)
+    evals: tuple[str, ...] = ("auc",)
+    cluster: Literal["local"] = "local"
+    workers: int = Field(default=1, ge=1)
+    servers: int = Field(default=1, ge=1)
+    run_dir: str = ""
+    seed: int = Field(default=0, ge=0)
+
+    @field_validator("evals", mode="before")
+    @classmethod
+    def _names(cls, given: Any) -> Any:
+        names = [name.strip() for name in given.split(",")] if isinstance(given, str) else given
+        for name in names:
+            if name not in EVALS:
+                raise ValueError(f"unknown eval '{name}'; {nearest(name, EVALS)}")
+        return tuple(dict.fromkeys(names))
+
+    @model_validator(mode="after")
+    def _complete(self) -> "AngelJob":
+        if self.action_type == "predict" and not self.predict_output_path:
+            raise ValueError("actionType:predict needs predictOutputPath, where predictions go")
+        return self
+
+
+def parse_words(words: Iterable[str]) -> tuple[AngelJob, list[str]]:
+    """The job, and those of its words that have no meaning here."""
+    values = dict(_split(word) for word in words)
+    known = {str(field.alias) for field in AngelJob.model_fields.values()}
+    given: dict[str, str] = {}
+    for key, value in values.items():
+        name = OTHER_NAMES.get(key, key)
+        if name not in known and name not in WITHOUT_MEANING:
+            every = {*known, *WITHOUT_MEANING, *OTHER_NAMES}
+            raise ConfigError(f"unknown word '{key}'; {nearest(key, every)}")
+        if name in given:
+            raise ConfigError(f"'{key}' says the same as another word ({name}); give one of them")
+        given[name] = value
+    idle = [name for name in given if name in WITHOUT_MEANING]
+    meant = {name: value for name, value in given.items() if name in known}
+    return AngelJob.parse(meant), idle
+
+
+def _split(word: str) -> tuple[str, str]:
+    """A word's key and value; values may hold further colons, as in hdfs://name:9000/path."""
+    marks = [place for place in (word.find(":"), word.find("=")) if place > 0]
+    if not marks:
+        raise ConfigError(
+            f"'{word}' is not a word of a job: write key:value, such as batchSize:512 (or begin "
+            "with 'make' to make a model file)"
+        )
+    return word[: min(marks)], word[min(marks) + 1 :]

@@ -1,0 +1,189 @@
+"""The bytes of files: local or at a URL, plain or compressed.
+
+Nothing here keeps a connection open: a remote file is read in ranges, each by a request of its own,
+so that sources can be sent to workers and a slow training does not hold a server.
+"""
+
+import io
+import os
+from collections import deque
+from collections.abc import Iterable
+from typing import IO, Any, final
+
+import pyarrow as pa
+
+from flambeau.data.sources.urls import file_name, file_system, is_url, shown, transferring
+from flambeau.errors import DataError
+
+__all__ = [
+    "compression_of",
+    "first_bytes",
+    "is_url",
+    "open_lines",
+    "open_random",
+    "open_range",
+    "open_stream",
+    "read_bytes",
+    "size_of",
+    "unsplittable",
+]
+
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+#: Bytes that are fetched at once where a file is read from front to back.
+_STREAMED = 8 << 20
+#: Bytes that are fetched at least where it is read here and there: saves requests for small pieces.
+_RANDOM = 1 << 20
+#: How many of those pieces are kept: the end of a Parquet file lists what is where.
+_KEPT = 4
+#: Bytes that are fetched at once where only some lines are looked for.
+_LINES = 64 << 10
+#: The size of a compressed text, in bytes, from which it should be several files.
+_LARGE = 256 << 20
+
+
+def compression_of(path: str) -> str | None:
+    """How the file is compressed, by its name: "gzip", "zstd", or None."""
+    return _COMPRESSIONS.get(os.path.splitext(file_name(path).lower())[1])
+
+
+def size_of(path: str) -> int:
+    """How many bytes the file has, as it is stored."""
+    if not is_url(path):
+        return os.path.getsize(path)
+    system, name = file_system(path)
+    with transferring(path):
+        size = system.info(name)["size"]
+    if size is None:
+        raise DataError(f"{shown(path)} cannot be read: its server does not say how large it is")
+    return int(size)
+
+
+def read_bytes(path: str, start: int, stop: int) -> pa.Buffer:
+    """Bytes `start` to `stop`: mapped from a local file without a copy, or fetched in one range."""
+    if not is_url(path):
+        return pa.memory_map(path).read_buffer().slice(start, stop - start)
+    if stop <= start:
+        return pa.py_buffer(b"")
+    system, name = file_system(path)
+    with transferring(path):
+        data = system.cat_file(name, start=start, end=stop, **_as_stored(system))
+    if len(data) != stop - start:
+        raise DataError(
+            f"{shown(path)} cannot be read: {len(data)} bytes came where {stop - start} were asked "
+            f"for (from byte {start}): its server knows no ranges, or the file has changed"
+        )
+    return pa.py_buffer(data)
+
+
+def first_bytes(path: str, count: int) -> bytes:
+    """The first `count` bytes as they are stored; fewer of a smaller file."""
+    if not is_url(path):
+        with open(path, "rb") as file:
+            return file.read(count)
+    return RemoteFile(path, count).read(count)
+
+
+def open_stream(path: str) -> pa.NativeFile:
+    """The content from front to back, decompressed, at most some megabytes of it in memory."""
+    compression = compression_of(path)
+    if not is_url(path):
+        return pa.input_stream(path, compression=compression)
+    stream = pa.PythonFile(RemoteFile(path, _STREAMED), mode="r")
+    return stream if compression is None else pa.CompressedInputStream(stream, compression)
+
+
+def open_range(path: str, start: int, stop: int) -> pa.NativeFile:
+    """Bytes `start` to `stop` as a stream: of the mapped file, or fetched piece by piece."""
+    if not is_url(path):
+        return pa.BufferReader(read_bytes(path, start, stop))
+    return pa.PythonFile(RemoteFile(path, _STREAMED, start, stop), mode="r")
+
+
+def open_lines(path: str) -> IO[bytes]:
+    """The decompressed content with `readline`; `seek` works where nothing is compressed."""
+    if compression_of(path) is not None:
+        return io.BufferedReader(open_stream(path), _LINES)
+    return io.BufferedReader(RemoteFile(path, _LINES), _LINES) if is_url(path) else open(path, "rb")
+
+
+def open_random(path: str) -> str | pa.NativeFile:
+    """What pyarrow reads at any place: the path of a local file, or a file of ranges."""
+    if not is_url(path):
+        return path
+    return pa.PythonFile(RemoteFile(path, _RANDOM, kept=_KEPT), mode="r")
+
+
+def unsplittable(paths: Iterable[str]) -> tuple[str, ...]:
+    """A warning for each compressed text that is too large for one worker to read as a whole."""
+    return tuple(
+        f"{shown(path)} has {size >> 20:,} MB and is compressed, so it cannot be split: "
+        "one worker reads all of it. Write several smaller files, or Parquet"
+        for path in paths
+        if compression_of(path) is not None and (size := size_of(path)) > _LARGE
+    )
+
+
+@final
+class RemoteFile(io.RawIOBase):
+    """Bytes `start` to `stop` of a remote file, fetched in blocks of at least `block` bytes.
+
+    The last `kept` blocks that are no larger stay in memory.
+    """
+
+    def __init__(
+        self, url: str, block: int, start: int = 0, stop: int | None = None, *, kept: int = 1
+    ) -> None:
+        self._url, self._block, self._start = url, block, start
+        self._stop = size_of(url) if stop is None else stop
+        self._at = start
+        self._blocks: deque[tuple[int, pa.Buffer]] = deque(maxlen=kept)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at - self._start
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: self._start, io.SEEK_CUR: self._at, io.SEEK_END: self._stop}[whence]
+        self._at = max(self._start, base + offset)
+        return self.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes, fewer only at the end."""
+        stop = self._stop if size < 0 else min(self._at + size, self._stop)
+        data = bytes(self._view(stop))
+        self._at += len(data)
+        return data
+
+    def readinto(self, target: Any) -> int:
+        data = self.read(len(target))
+        target[: len(data)] = data
+        return len(data)
+
+    def _view(self, stop: int) -> pa.Buffer:
+        if stop <= self._at:
+            return pa.py_buffer(b"")
+        for first, data in self._blocks:
+            if first <= self._at and stop <= first + data.size:
+                return data.slice(self._at - first, stop - self._at)
+        if stop - self._at >= self._block:
+            return read_bytes(self._url, self._at, stop)
+        end = min(self._at + self._block, self._stop)
+        # What is read here and there is read backwards from the end.
+        again = self._block - (end - self._at) if self._blocks.maxlen != 1 else 0
+        first = max(self._at - again, self._start)
+        data = read_bytes(self._url, first, end)
+        self._blocks.append((first, data))
+        return data.slice(self._at - first, stop - self._at)
+
+
+def _as_stored(system: Any) -> dict[str, Any]:
+    """Arguments that keep a web server from compressing its answer, which would have no ranges."""
+    protocol = system.protocol
+    if "http" not in ((protocol,) if isinstance(protocol, str) else protocol):
+        return {}
+    return {"headers": {**system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}}

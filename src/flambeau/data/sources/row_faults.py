@@ -1,0 +1,51 @@
+"""What can be wrong with a row of text: numbers that kernels give, and what is said about them."""
+
+from dataclasses import dataclass
+
+FINE = 0
+NO_NUMBER = 1
+TOO_LARGE = 2
+NO_LABEL = 3
+LABELS_JOINED = 4
+LABELS_DIFFER = 5
+NO_COLON = 6
+EXTRA_COLON = 7
+NEGATIVE_ID = 8
+BELOW_FIRST_ID = 9
+LONG_ID = 10
+QUERY = 11
+COLUMNS_DIFFER = 12
+NOT_UTF8 = 13
+
+MESSAGES = {
+    NO_NUMBER: "this is no number",
+    TOO_LARGE: "this number is too large for a float32",
+    NO_LABEL: "the label is no number",
+    LABELS_JOINED: "several labels are joined with '#': name them with the option labels=[...]",
+    LABELS_DIFFER: "there are not as many labels, joined with '#', as the option labels names",
+    NO_COLON: "a colon is missing",
+    EXTRA_COLON: "there is one colon too many",
+    NEGATIVE_ID: "an id is negative",
+    BELOW_FIRST_ID: "an id is below first_id (if ids start at 0, give the option first_id=0)",
+    LONG_ID: "an id is larger than 2**63 - 1",
+    QUERY: "groups (qid:) are not read: remove them, or convert the file to Parquet",
+    COLUMNS_DIFFER: "this row does not have the right number of columns",
+    NOT_UTF8: "this text is not UTF-8",
+}
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong (a number above) at `where`, in a line from `start` to `stop` of a block."""
+
+    what: int
+    where: int
+    start: int
+    stop: int
+
+
+def shortened(text: bytes) -> str:
+    """A text for a message: at most 60 characters, whatever its bytes are."""
+    shown = text.decode(errors="backslashreplace")
+    return repr(shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "...")

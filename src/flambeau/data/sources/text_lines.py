@@ -1,0 +1,136 @@
+"""Lines of text files in blocks of bounded size: cut into ranges, read, and found for messages."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flambeau.data.sources import files
+from flambeau.data.sources.paths import reading
+from flambeau.data.sources.urls import shown
+from flambeau.errors import DataError
+
+#: Bytes that are read and parsed at a time; a longer line makes its block longer.
+BLOCK_BYTES = 4 << 20
+LONGEST_LINE = 64 << 20
+_LOOK_BYTES = 64 << 10
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_END = ord("\n")
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True)
+class LineRange:
+    """Whole lines of a file: bytes `start` to `stop` (None: the end of a packed file)."""
+
+    path: str
+    start: int
+    stop: int | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines, and which byte of the (unpacked) file is their first."""
+
+    position: int
+    data: Bytes
+
+
+def line_ranges(path: str, size: int) -> list[LineRange]:
+    """Ranges of about `size` bytes, cut at line ends; a packed file is a single one."""
+    if files.compression_of(path) is not None:
+        return [LineRange(path, 0, None)]
+    with reading(path, "text"):
+        end, ranges, start = files.size_of(path), [], 0
+        while start < end:
+            stop = _after_line(path, min(start + size, end) - 1, end)
+            ranges.append(LineRange(path, start, stop))
+            start = stop
+    return ranges
+
+
+def blocks(lines: LineRange) -> Iterator[Block]:
+    """The lines in order; together the blocks hold every line once."""
+    with reading(lines.path, "text"):
+        found = _packed(lines.path) if lines.stop is None else _plain(lines, lines.stop)
+        for block in found:
+            yield _without_mark(block)
+
+
+def line_number(path: str, position: int) -> int:
+    """The number, from 1, of the line with the given byte of the (unpacked) file."""
+    with reading(path, "text"):
+        stream, line = files.open_stream(path), 1
+        while position > 0 and (data := stream.read(min(BLOCK_BYTES, position))):
+            line += data.count(b"\n")
+            position -= len(data)
+    return line
+
+
+def _after_line(path: str, position: int, end: int) -> int:
+    """Where the line that has the byte at `position` ends."""
+    while position < end:
+        found = bytes(files.read_bytes(path, position, min(position + _LOOK_BYTES, end)))
+        if b"\n" in found:
+            return position + found.index(b"\n") + 1
+        position += max(len(found), 1)
+    return end
+
+
+def _plain(lines: LineRange, stop: int) -> Iterator[Block]:
+    position, size = lines.start, BLOCK_BYTES
+    while position < stop:
+        last = min(position + size, stop)
+        data = np.frombuffer(files.read_bytes(lines.path, position, last), np.uint8)
+        length = len(data) if last == stop else _whole_lines(data)
+        if not length:
+            size = _longer(size, lines.path, position)
+            continue
+        yield Block(position, data[:length])
+        position, size = position + length, BLOCK_BYTES
+
+
+def _packed(path: str) -> Iterator[Block]:
+    stream, position, rest = files.open_stream(path), 0, b""
+    while data := stream.read(BLOCK_BYTES):
+        rest += data
+        length = _whole_lines(np.frombuffer(rest, np.uint8))
+        if length:
+            yield Block(position, np.frombuffer(rest, np.uint8, length))
+            position, rest = position + length, rest[length:]
+        else:
+            _longer(len(rest), path, position)
+    if rest:
+        yield Block(position, np.frombuffer(rest, np.uint8))
+
+
+def _longer(size: int, path: str, position: int) -> int:
+    if size >= LONGEST_LINE:
+        line = line_number(path, position)
+        raise DataError(
+            f"{shown(path)} line {line} is longer than {LONGEST_LINE >> 20} MB: is this text?"
+        )
+    return 2 * size
+
+
+def _whole_lines(data: Bytes) -> int:
+    """How many bytes there are up to the last line end."""
+    stop = len(data)
+    while stop > 0:
+        start = max(0, stop - _LOOK_BYTES)
+        ends = np.flatnonzero(data[start:stop] == _END)
+        if len(ends):
+            return start + int(ends[-1]) + 1
+        stop = start
+    return 0
+
+
+def _without_mark(block: Block) -> Block:
+    # Kernels are compiled for data that is only read.
+    block.data.flags.writeable = False
+    mark = len(_BYTE_ORDER_MARK)
+    if block.position or block.data[:mark].tobytes() != _BYTE_ORDER_MARK:
+        return block
+    return Block(mark, block.data[mark:])

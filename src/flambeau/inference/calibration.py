@@ -1,0 +1,36 @@
+"""Probabilities of all rows from a model that was trained on a part of the negatives."""
+
+import math
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+
+def calibrated(output: Tensor, loss: str, keep: float) -> Tensor:
+    """Outputs as if all negatives had been there, of which the share `keep` was trained on.
+
+    With loss "bce" outputs are logits, and log(keep) is added; with "bce_prob" they are
+    probabilities p, which become p / (p + (1 - p) / keep).
+    """
+    if loss == "bce":
+        return output + math.log(keep)
+    return output / (output + (1.0 - output) / keep)
+
+
+def calibrate_in_use(model: nn.Module, loss: str, keep: float) -> None:
+    """Have a model give calibrated outputs in evaluation mode, and its own in training."""
+    model.register_forward_hook(_Calibrate(loss, keep))
+
+
+@final
+class _Calibrate:
+    """The hook, as an object that can be copied and pickled with the model."""
+
+    def __init__(self, loss: str, keep: float) -> None:
+        self._loss, self._keep = loss, keep
+
+    def __call__(self, model: nn.Module, inputs: Any, output: Any) -> Any:
+        if model.training or not isinstance(output, torch.Tensor):
+            return output
+        return calibrated(output, self._loss, self._keep)

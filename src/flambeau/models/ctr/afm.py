@@ -1,0 +1,54 @@
+"""Attentional factorization machines (Xiao et al. 2017)."""
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from flambeau.errors import ModelError
+from flambeau.models.ctr.fields import FieldEmbedding, Ids
+from flambeau.models.ctr.first_order import FirstOrder
+from flambeau.models.ctr.pairs import element_products
+from flambeau.models.ctr.perceptron import linear
+from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
+
+
+@final
+class AFM(nn.Module):
+    """Linear part + p^T sum_{i<j} a_ij (x_i * x_j), * going element by element.
+
+    a = softmax over all pairs of h^T ReLU(W (x_i * x_j) + b), with `attention` rows in W. `dropout`
+    is for the weighted sum.
+    """
+
+    def __init__(
+        self,
+        fields: int = 26,
+        dense: int = 13,
+        embedding_dim: int = 16,
+        attention: int = 16,
+        *,
+        dropout: float = 0.0,
+        table: TableSettings | None = None,
+    ) -> None:
+        super().__init__()
+        if fields == 1 or attention < 1:
+            raise ModelError(
+                f"fields={fields} and attention={attention}: AFM needs two fields for a pair, and "
+                "an attention of at least 1"
+            )
+        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
+        self.linear = FirstOrder(fields, dense, table)
+        self.attention = linear(embedding_dim, attention)
+        self.score = linear(attention, 1, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Parameter(torch.ones(embedding_dim))
+
+    def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
+        """Logits. [rows]"""
+        products = element_products(self.embeddings(ids))
+        scores = self.score(torch.relu(self.attention(products)))
+        weighted = torch.softmax(scores, dim=1).transpose(1, 2) @ products  # [rows, 1, dim]
+        pairs = self.dropout(weighted.squeeze(1)) @ self.output
+        logits: Tensor = self.linear(ids, dense) + pairs
+        return logits

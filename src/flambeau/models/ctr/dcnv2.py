@@ -1,0 +1,83 @@
+"""DCN V2 (Wang et al. 2021)."""
+
+from collections.abc import Sequence
+from typing import Literal, final
+
+import torch
+from torch import Tensor, nn
+
+from flambeau.errors import ModelError
+from flambeau.models.ctr.dense_values import beside, checked
+from flambeau.models.ctr.fields import FieldEmbedding, Ids
+from flambeau.models.ctr.perceptron import Perceptron, linear
+from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
+
+
+@final
+class MatrixCross(nn.Module):
+    """x_{l+1} = x_0 * (W_l x_l + b_l) + x_l, `layers` times; with `rank`, W_l = U_l V_l."""
+
+    def __init__(self, width: int, layers: int, rank: int | None = None) -> None:
+        super().__init__()
+        if layers < 1:
+            raise ModelError(f"cross_layers={layers}: must be at least 1")
+        if rank is not None and rank < 1:
+            raise ModelError(f"rank={rank}: must be at least 1, or None for full matrices")
+        self.layers = nn.ModuleList(_matrix(width, rank) for _ in range(layers))
+
+    def forward(self, x0: Tensor) -> Tensor:
+        """[rows, width] to [rows, width]"""
+        x = x0
+        for matrix in self.layers:
+            x = torch.addcmul(x, x0, matrix(x))
+        return x
+
+
+def _matrix(width: int, rank: int | None) -> nn.Module:
+    if rank is None:
+        return linear(width, width)
+    return nn.Sequential(linear(width, rank, bias=False), linear(rank, width))
+
+
+@final
+class DCNv2(nn.Module):
+    """The cross network, and an MLP beside it or on top of it, over x_0 = [x_1 ... x_F, dense].
+
+    `structure="parallel"`: w [cross(x_0), MLP(x_0)] + b; `"stacked"`: w MLP(cross(x_0)) + b.
+    """
+
+    def __init__(
+        self,
+        fields: int = 26,
+        dense: int = 13,
+        embedding_dim: int = 16,
+        hidden: Sequence[int] = (400, 400),
+        cross_layers: int = 2,
+        rank: int | None = None,
+        structure: Literal["parallel", "stacked"] = "parallel",
+        *,
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        table: TableSettings | None = None,
+    ) -> None:
+        super().__init__()
+        if structure not in ("parallel", "stacked"):
+            raise ModelError(f"structure={structure!r}: give 'parallel' or 'stacked'")
+        self.dense, self.structure = checked(dense), structure
+        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
+        width = fields * embedding_dim + dense
+        self.cross = MatrixCross(width, cross_layers, rank)
+        self.deep = Perceptron(width, hidden, dropout=dropout, batch_norm=batch_norm)
+        crossed = width if structure == "parallel" else 0
+        self.output = linear(crossed + self.deep.width, 1)
+
+    def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
+        """Logits. [rows]"""
+        x0 = beside(self.embeddings(ids), dense, self.dense)
+        crossed = self.cross(x0)
+        if self.structure == "parallel":
+            found = torch.cat([crossed, self.deep(x0)], dim=1)
+        else:
+            found = self.deep(crossed)
+        logits: Tensor = self.output(found).squeeze(1)
+        return logits

@@ -1,0 +1,58 @@
+"""DLRM (Naumov et al. 2019)."""
+
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from flambeau.errors import ModelError
+from flambeau.models.ctr.dense_values import checked, ready
+from flambeau.models.ctr.fields import FieldEmbedding, Ids
+from flambeau.models.ctr.pairs import inner_products, pair_count
+from flambeau.models.ctr.perceptron import Perceptron
+from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
+
+
+@final
+class DLRM(nn.Module):
+    """MLP_top([z, <x_i, x_j> of all pairs i < j]) with z = MLP_bottom(dense) among the x.
+
+    `bottom` are the layers before the last, of `embedding_dim`; `top` those before the logit. With
+    `dense=0` there is no z.
+    """
+
+    def __init__(
+        self,
+        fields: int = 26,
+        dense: int = 13,
+        embedding_dim: int = 16,
+        bottom: Sequence[int] = (512, 256, 64),
+        top: Sequence[int] = (512, 256),
+        *,
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        table: TableSettings | None = None,
+    ) -> None:
+        super().__init__()
+        if fields == 1 and dense == 0:
+            raise ModelError("fields=1 and dense=0: DLRM needs two vectors for a product")
+        self.dense = checked(dense)
+        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
+        layers = (*bottom, embedding_dim)
+        self.bottom = Perceptron(dense, layers, batch_norm=batch_norm) if dense else None
+        width = pair_count(fields + 1) + embedding_dim if dense else pair_count(fields)
+        self.top = Perceptron(width, top, 1, dropout, batch_norm)
+
+    def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
+        """Logits. [rows]"""
+        rows = self.embeddings(ids)
+        numbers = ready(dense, rows, self.dense)
+        if self.bottom is None:
+            x = inner_products(rows)
+        else:
+            z = self.bottom(numbers)
+            products = inner_products(torch.cat([z[:, None], rows], dim=1))
+            x = torch.cat([z, products], dim=1)
+        logits: Tensor = self.top(x).squeeze(1)
+        return logits

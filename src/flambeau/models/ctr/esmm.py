@@ -1,0 +1,63 @@
+"""ESMM: clicks, and conversions that only a click can bring, learnt from all rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from flambeau.errors import ModelError
+from flambeau.models.ctr.dense_layers import dense_layers
+from flambeau.models.ctr.fields import Ids
+from flambeau.models.ctr.flat_inputs import FlatInputs
+from flambeau.models.ctr.mmoe import check_tasks
+
+
+@final
+class ESMM(nn.Module):
+    """Logits of a click, and of a click that is followed by a conversion.
+
+    P(click and conversion) = P(click) x P(conversion | click), each factor a tower over the same
+    embeddings. Both labels are known for every row shown, clicked or not, so the second tower
+    learns from the whole space without ever being trained on its own. The product is given as a
+    logit, so that both tasks have the loss "bce". `tasks` are the names of the two outputs;
+    `table` are further settings of the table.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        dense: int = 0,
+        embedding_dim: int = 16,
+        hidden: Sequence[int] = (128, 64),
+        tasks: Sequence[str] = ("click", "conversion"),
+        *,
+        dropout: float = 0.0,
+        table: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        check_tasks(tasks)
+        if len(tasks) != 2:
+            raise ModelError(f"tasks={list(tasks)}: give two, the click and the conversion")
+        self.inputs = FlatInputs(fields, dense, embedding_dim, **(table or {}))
+        self.click = dense_layers(self.inputs.width, hidden, 1, dropout)
+        self.conversion = dense_layers(self.inputs.width, hidden, 1, dropout)
+        self.tasks = tuple(tasks)
+
+    def forward(self, ids: Ids, dense: Tensor | None = None) -> dict[str, Tensor]:
+        """Logits [rows] of both tasks, for ids [rows, fields] and numbers [rows, dense]."""
+        click, conversion = self.rates(ids, dense)
+        return dict(zip(self.tasks, (click, both(click, conversion)), strict=True))
+
+    def rates(self, ids: Ids, dense: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Logits [rows] of a click, and of a conversion after one."""
+        inputs = self.inputs(ids, dense)
+        return self.click(inputs).squeeze(1), self.conversion(inputs).squeeze(1)
+
+
+def both(first: Tensor, second: Tensor) -> Tensor:
+    """The logit of sigmoid(first) * sigmoid(second), exact also where that is close to 0 or 1."""
+    yes = logsigmoid(first) + logsigmoid(second)
+    no = torch.logaddexp(logsigmoid(-first), logsigmoid(first) + logsigmoid(-second))
+    return yes - no

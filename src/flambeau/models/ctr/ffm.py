@@ -1,0 +1,41 @@
+"""Field-aware factorization machines (Juan et al. 2016)."""
+
+from typing import final
+
+from torch import Tensor, nn
+
+from flambeau.models.ctr.fields import FieldEmbedding, Ids
+from flambeau.models.ctr.first_order import FirstOrder
+from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
+
+
+@final
+class FFM(nn.Module):
+    """Linear part + sum_{i<j} <v_{i,j} x_i, v_{j,i} x_j>: an id has a vector for each other field.
+
+    The table "embeddings" is `fields * embedding_dim` wide, so keep `embedding_dim` small. Several
+    ids of one field are summed, and do not meet each other.
+    """
+
+    def __init__(
+        self,
+        fields: int = 26,
+        dense: int = 13,
+        embedding_dim: int = 4,
+        *,
+        table: TableSettings | None = None,
+    ) -> None:
+        super().__init__()
+        self.linear = FirstOrder(fields, dense, table)
+        self.fields, self.dim = fields, embedding_dim
+        width = (fields or 0) * embedding_dim
+        self.embeddings = FieldEmbedding(fields, width, **settings_of(EMBEDDINGS, table))
+
+    def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
+        """Logits. [rows]"""
+        # [rows, from, toward, dim]
+        toward = self.embeddings(ids).unflatten(2, (self.fields, self.dim))
+        own = toward.diagonal(dim1=1, dim2=2).square().sum((1, 2))
+        both = (toward * toward.transpose(1, 2)).sum((1, 2, 3))
+        logits: Tensor = self.linear(ids, dense) + 0.5 * (both - own)
+        return logits

@@ -1,0 +1,94 @@
+"""Histories: the items that a row's user had to do with before, the oldest first."""
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from flambeau.config.tables import TableSpec
+from flambeau.data.jagged import Jagged, from_rows
+from flambeau.errors import ModelError
+from flambeau.models.ctr.fields import Ids
+
+
+@final
+class HistoryEmbedding(nn.Module):
+    """Rows of the items' own table for histories, padded, and where there are any.
+
+    A history is a `Jagged` of one bag in a row, or a tensor [rows, length]; in a tensor, `padding`
+    is the id that stands for nothing. Only the last `length` items count. `prefetch` is the name
+    under which `forward` of the model gets the histories.
+    """
+
+    def __init__(
+        self,
+        items: TableSpec,
+        length: int | None = None,
+        padding: int | None = None,
+        prefetch: str = "history",
+    ) -> None:
+        super().__init__()
+        if length is not None and length < 1:
+            raise ModelError(f"length={length}: a history needs room for at least 1 item")
+        # Loads Numba, which models without tables do without.
+        from flambeau.embeddings import SparseEmbedding
+
+        self.length, self.padding = length, padding
+        self.rows = SparseEmbedding(items, "none", prefetch=prefetch)
+
+    def forward(self, history: Ids) -> tuple[Tensor, Tensor]:
+        """Rows [rows, longest, dim] with zeros behind, and which are items [rows, longest]."""
+        bags = history if isinstance(history, Jagged) else from_rows(history)
+        if bags.width != 1:
+            raise ModelError(
+                f"a row has {bags.width} histories; give one column (several are joined when the "
+                "data is written)"
+            )
+        if self.padding is not None:
+            bags = without(bags, self.padding)
+        if self.length is not None:
+            bags = newest(bags, self.length)
+        padded: tuple[Tensor, Tensor] = self.rows(bags.plain())
+        return padded
+
+
+def without(bags: Jagged, id: int) -> Jagged:
+    """The bags without one id."""
+    kept = bags.ids != id
+    return bags if bool(kept.all()) else _kept(bags, kept)
+
+
+def newest(bags: Jagged, length: int) -> Jagged:
+    """The last `length` ids of each bag."""
+    if not len(bags.ids) or int(bags.lengths.max()) <= length:
+        return bags
+    ends = torch.repeat_interleave(bags.offsets[1:], bags.lengths)
+    places = torch.arange(len(bags.ids), device=ends.device)
+    return _kept(bags, places >= ends - length)
+
+
+def _kept(bags: Jagged, kept: Tensor) -> Jagged:
+    before = torch.zeros(len(kept) + 1, dtype=torch.int64, device=kept.device)
+    torch.cumsum(kept, 0, out=before[1:])
+    return Jagged(bags.ids[kept], before[bags.offsets])
+
+
+@final
+class ItemEmbedding(nn.Module):
+    """Rows of the items' table for the items themselves.
+
+    Tensors [rows] or [rows, candidates] give a row each; a `Jagged` gives the sum of a bag, and
+    zeros for an item that is missing.
+    """
+
+    def __init__(self, items: TableSpec, prefetch: str = "item") -> None:
+        super().__init__()
+        from flambeau.embeddings import SparseEmbedding
+
+        self.each = SparseEmbedding(items, "none", prefetch=prefetch)
+        self.sums = SparseEmbedding(items, "sum")
+
+    def forward(self, item: Ids) -> Tensor:
+        """[*item.shape, dim]; [rows, dim] for a `Jagged`."""
+        found: Tensor = self.sums(item) if isinstance(item, Jagged) else self.each(item)
+        return found

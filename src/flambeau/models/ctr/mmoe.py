@@ -1,0 +1,64 @@
+"""MMoE: tasks that share experts, each with its own mixture of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from flambeau.errors import ModelError
+from flambeau.models.ctr.dense_layers import dense_layers
+from flambeau.models.ctr.fields import Ids
+from flambeau.models.ctr.flat_inputs import FlatInputs
+
+
+@final
+class MMoE(nn.Module):
+    """Logits by task, from experts that all tasks share.
+
+    Each of `experts` is a network of the layers `hidden`; a task's gate, a softmax of a linear
+    layer, says how much of each expert its tower (the layers `tower`) gets. `table=` are further
+    settings of the table.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        dense: int = 0,
+        embedding_dim: int = 16,
+        hidden: Sequence[int] = (128, 64),
+        *,
+        tasks: Sequence[str],
+        experts: int = 4,
+        tower: Sequence[int] = (32,),
+        dropout: float = 0.0,
+        table: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        check_tasks(tasks)
+        if experts < 1 or not hidden:
+            raise ModelError(f"experts={experts} of the layers {list(hidden)}: give some of both")
+        self.inputs = FlatInputs(fields, dense, embedding_dim, **(table or {}))
+        width = self.inputs.width
+        self.experts = nn.ModuleList(
+            dense_layers(width, hidden, dropout=dropout) for _ in range(experts)
+        )
+        self.gates = nn.ModuleList(nn.Linear(width, experts) for _ in tasks)
+        self.towers = nn.ModuleList(dense_layers(hidden[-1], tower, 1, dropout) for _ in tasks)
+        self.tasks = tuple(tasks)
+
+    def forward(self, ids: Ids, dense: Tensor | None = None) -> dict[str, Tensor]:
+        """Logits [rows] of each task for ids [rows, fields] and numbers [rows, dense]."""
+        inputs = self.inputs(ids, dense)
+        known = torch.stack([expert(inputs) for expert in self.experts], dim=1)
+        logits = {}
+        for task, gate, tower in zip(self.tasks, self.gates, self.towers, strict=True):
+            shares = torch.softmax(gate(inputs), dim=1)
+            logits[task] = tower((shares[:, :, None] * known).sum(dim=1)).squeeze(1)
+        return logits
+
+
+def check_tasks(tasks: Sequence[str]) -> None:
+    """Refuse tasks that are not several different names."""
+    if isinstance(tasks, str) or not tasks or len(set(tasks)) != len(tasks):
+        raise ModelError(f"tasks={tasks!r}: give different names, as label= has them")

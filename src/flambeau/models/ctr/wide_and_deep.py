@@ -1,0 +1,43 @@
+"""Wide & Deep (Cheng et al. 2016)."""
+
+from collections.abc import Sequence
+from typing import final
+
+from torch import Tensor, nn
+
+from flambeau.models.ctr.dense_values import beside, checked
+from flambeau.models.ctr.fields import FieldEmbedding, Ids
+from flambeau.models.ctr.first_order import FirstOrder
+from flambeau.models.ctr.perceptron import Perceptron
+from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
+
+
+@final
+class WideAndDeep(nn.Module):
+    """Linear part + MLP([x_1 ... x_F, dense]).
+
+    Crossed columns for the wide part are made by `crosses=` of the job, as further fields.
+    """
+
+    def __init__(
+        self,
+        fields: int = 26,
+        dense: int = 13,
+        embedding_dim: int = 16,
+        hidden: Sequence[int] = (400, 400),
+        *,
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        table: TableSettings | None = None,
+    ) -> None:
+        super().__init__()
+        self.dense = checked(dense)
+        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
+        self.wide = FirstOrder(fields, dense, table)
+        self.deep = Perceptron(fields * embedding_dim + dense, hidden, 1, dropout, batch_norm)
+
+    def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
+        """Logits. [rows]"""
+        x = beside(self.embeddings(ids), dense, self.dense)
+        logits: Tensor = self.wide(ids, dense) + self.deep(x).squeeze(1)
+        return logits

@@ -1,0 +1,75 @@
+"""xDeepFM (Lian et al. 2018)."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from flambeau.errors import ModelError
+from flambeau.models.ctr.dense_values import beside, checked
+from flambeau.models.ctr.fields import FieldEmbedding, Ids
+from flambeau.models.ctr.first_order import FirstOrder
+from flambeau.models.ctr.perceptron import Perceptron, linear
+from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
+
+
+@final
+class CompressedInteraction(nn.Module):
+    """X^k_h = sum_{i,j} W^k_{h,i,j} (X^{k-1}_i * X^0_j), for `maps` = H_1, H_2, ... of each layer.
+
+    * goes element by element; X^0 are the fields' rows. The result are the sums over the elements
+    of all X^k_h with k > 0.
+    """
+
+    def __init__(self, fields: int, maps: Sequence[int]) -> None:
+        super().__init__()
+        if not maps or any(size < 1 for size in maps):
+            raise ModelError(f"cin={tuple(maps)}: give at least one size, each at least 1")
+        self.weights = nn.ParameterList(
+            nn.init.xavier_uniform_(torch.empty(after, before * fields))
+            for before, after in pairwise((fields, *maps))
+        )
+        self.width = sum(maps)
+
+    def forward(self, x0: Tensor) -> Tensor:
+        """[rows, fields, dim] to [rows, width]"""
+        x, sums = x0, []
+        for weight in self.weights:
+            products = (x[:, :, None] * x0[:, None]).flatten(1, 2)  # [rows, before * fields, dim]
+            x = weight @ products
+            sums.append(x.sum(2))
+        return torch.cat(sums, dim=1)
+
+
+@final
+class XDeepFM(nn.Module):
+    """Linear part + w CIN(x) + MLP([x_1 ... x_F, dense])."""
+
+    def __init__(
+        self,
+        fields: int = 26,
+        dense: int = 13,
+        embedding_dim: int = 16,
+        hidden: Sequence[int] = (400, 400),
+        cin: Sequence[int] = (64, 64),
+        *,
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        table: TableSettings | None = None,
+    ) -> None:
+        super().__init__()
+        self.dense = checked(dense)
+        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
+        self.linear = FirstOrder(fields, dense, table)
+        self.cin = CompressedInteraction(fields, cin)
+        self.cin_output = linear(self.cin.width, 1, bias=False)
+        self.deep = Perceptron(fields * embedding_dim + dense, hidden, 1, dropout, batch_norm)
+
+    def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
+        """Logits. [rows]"""
+        rows = self.embeddings(ids)
+        both = self.cin_output(self.cin(rows)) + self.deep(beside(rows, dense, self.dense))
+        logits: Tensor = self.linear(ids, dense) + both.squeeze(1)
+        return logits

@@ -1,0 +1,102 @@
+"""How well vectors find what they should among all items."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from flambeau.data.jagged import Jagged, from_lists, from_rows
+from flambeau.errors import DataError
+
+#: Scores that are in memory at once.
+_SCORES = 1 << 24
+_QUERIES = 1 << 10
+
+Truth = Tensor | Jagged | Sequence[Sequence[int]]
+
+
+def retrieval_metrics(
+    queries: Tensor, items: Tensor, truth: Truth, k: int | Sequence[int] = 10
+) -> dict[str, float]:
+    """`recall@k` and `ndcg@k` of queries [n, d] that look for items [m, d] by product.
+
+    `truth` says which items, by their places 0 to m - 1, are right for each query: one each ([n]),
+    a `Jagged` or lists. Queries without any are left out. All items are compared, in pieces: memory
+    is bounded whatever n and m are. Use it with vectors of `user_vectors` and `item_vectors`.
+    """
+    right = _truth(truth, queries, items)
+    ks = [k] if isinstance(k, int) else list(k)
+    if not ks or min(ks) < 1:
+        raise DataError(f"k={k}: give a number of places, or several, each at least 1")
+    depth = min(max(ks), len(items))
+    sums = torch.zeros(len(ks), 2, dtype=torch.float64)
+    asked = int((right.lengths > 0).sum())
+    for start in range(0, len(queries), _QUERIES):
+        piece = right.slice(start, start + _QUERIES)
+        found = _nearest(queries[start : start + _QUERIES], items, depth)
+        hits = _hits(found, piece, len(items))
+        sums += torch.stack([_recall_and_ndcg(hits, piece.lengths, each) for each in ks])
+    means = (sums / asked).tolist() if asked else [[torch.nan, torch.nan]] * len(ks)
+    return {
+        f"{name}@{each}": value
+        for each, pair in zip(ks, means, strict=True)
+        for name, value in zip(("recall", "ndcg"), pair, strict=True)
+    }
+
+
+def _truth(truth: Truth, queries: Tensor, items: Tensor) -> Jagged:
+    if queries.dim() != 2 or items.dim() != 2 or queries.shape[1] != items.shape[1]:
+        raise DataError(
+            f"queries of {list(queries.shape)} and items of {list(items.shape)}: give vectors "
+            "[n, d] and [m, d] of the same length"
+        )
+    if isinstance(truth, Tensor):
+        truth = from_rows(truth)
+    right = truth if isinstance(truth, Jagged) else from_lists(truth)
+    if len(right) != len(queries):
+        raise DataError(f"truth for {len(right)} queries, and there are {len(queries)}")
+    places = right.ids
+    if len(places) and not 0 <= int(places.min()) <= int(places.max()) < len(items):
+        raise DataError(
+            f"truth names item {int(places.max())} (or below 0: {int(places.min())}); items are "
+            f"given by their places, 0 to {len(items) - 1}"
+        )
+    return _distinct(right, len(items))
+
+
+def _distinct(right: Jagged, items: int) -> Jagged:
+    """The bags with each item once."""
+    pairs = torch.unique(right.rows * items + right.ids)
+    lengths = torch.bincount(pairs // items, minlength=len(right))
+    return Jagged(pairs % items, torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]))
+
+
+def _nearest(queries: Tensor, items: Tensor, k: int) -> Tensor:
+    """The places of the `k` items with the highest products for each query. [n, k]"""
+    best = queries.new_empty(len(queries), 0)
+    places = torch.empty(len(queries), 0, dtype=torch.int64)
+    at_once = max(k, _SCORES // max(1, len(queries)))
+    for start in range(0, len(items), at_once):
+        scores = queries @ items[start : start + at_once].T
+        numbers = torch.arange(start, start + scores.shape[1]).expand_as(scores)
+        best, order = torch.cat([best, scores], 1).topk(min(k, best.shape[1] + scores.shape[1]), 1)
+        places = torch.cat([places, numbers], 1).gather(1, order)
+    return places
+
+
+def _hits(found: Tensor, right: Jagged, items: int) -> Tensor:
+    """Which of the places found [n, k] are right. [n, k]"""
+    wanted = right.rows * items + right.ids
+    given = torch.arange(len(found))[:, None] * items + found
+    return torch.isin(given, wanted)
+
+
+def _recall_and_ndcg(hits: Tensor, right: Tensor, k: int) -> Tensor:
+    """The sums over queries with something right of recall and NDCG at `k`. [2]"""
+    asked = right > 0
+    hits, right = hits[asked, :k].double(), right[asked]
+    discounts = torch.arange(2, k + 2, dtype=torch.float64).log2().reciprocal()
+    recall = hits.sum(1) / right
+    best = discounts.cumsum(0)[right.clamp(max=k) - 1]
+    ndcg = (hits * discounts[: hits.shape[1]]).sum(1) / best
+    return torch.stack([recall.sum(), ndcg.sum()])
