@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from flambeau.data.generated import generate_clicks
 from measure import tell
 
 import flambeau as fb
+from flambeau.data.generated import generate_clicks
 from flambeau.models import build
 from flambeau.models.ctr import FIELD_MODELS
 
@@ -60,7 +60,7 @@ def make_data(directory: Path, rows: int, ids: int) -> float:
     pq.write_table(clicks.slice(held_out), directory / "train.parquet", row_group_size=50_000)
     pq.write_table(clicks.slice(0, held_out), directory / "valid.parquet")
     truth = json.loads((raw / "truth.json").read_text())
-    return float(truth["auc"])
+    return float(truth["overall"]["click"]["auc"])
 
 
 def prepared(clicks: pa.Table) -> pa.Table:

@@ -11,6 +11,7 @@ from flambeau.cli.doctor_command import doctor
 from flambeau.cli.evaluate import evaluate
 from flambeau.cli.export import export
 from flambeau.cli.failures import as_exit_codes
+from flambeau.cli.generate import generate
 from flambeau.cli.predict import predict
 from flambeau.cli.run import run
 from flambeau.cli.tables import tables
@@ -60,6 +61,7 @@ app.command()(evaluate)
 app.command()(predict)
 app.command()(export)
 app.command()(tables)
+app.add_typer(generate, name="generate")
 app.command()(doctor)
 # The words of `angel make` look like options, and are its own.
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(

@@ -41,6 +41,12 @@ def kernel(function: Kernel) -> Kernel:
     return cast(Kernel, compiled(function))
 
 
+def reproducible_kernel(function: Kernel) -> Kernel:
+    """A kernel whose floating-point results have the same bits on every machine."""
+    compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
+    return cast(Kernel, compiled(function))
+
+
 def inlined(function: Kernel) -> Kernel:
     """A piece of a kernel that costs no call."""
     return cast(Kernel, numba.njit(cache=True, nogil=True, inline="always")(function))

@@ -171,10 +171,14 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def _options() -> dict[str, set[str]]:
     group: Any = typer.main.get_command(app)
-    return {
-        name: {option for parameter in command.params for option in parameter.opts}
-        for name, command in group.commands.items()
-    }
+    return {name: _options_of(command) for name, command in group.commands.items()}
+
+
+def _options_of(command: Any) -> set[str]:
+    """Those of a command, or of all commands of a group."""
+    inner = getattr(command, "commands", {}).values()
+    own = {option for parameter in command.params for option in parameter.opts}
+    return own.union(*map(_options_of, inner))
 
 
 def test_the_command_line_page_has_every_command_and_option() -> None:

@@ -28,12 +28,9 @@ class BagParser(RowParser):
     ) -> None:
         self._labels, self._parts, self._first_id = labels, parts, first_id
         self._comment = ord("#") if comments and len(labels) == 1 else -1
-
-    @property
-    def schema(self) -> pa.Schema:
-        members = pa.struct(list(zip(MEMBERS, _TYPES, strict=True))[: self._parts])
-        columns = {**dict.fromkeys(self._labels, pa.float32()), FEATURES: pa.list_(members)}
-        return pa.schema(columns)
+        members = pa.struct(list(zip(MEMBERS, _TYPES, strict=True))[:parts])
+        columns = {**dict.fromkeys(labels, pa.float32()), FEATURES: pa.list_(members)}
+        self.schema = pa.schema(columns)
 
     def count(self, data: Bytes) -> int:
         from flambeau.data.sources.number_kernels import count_rows

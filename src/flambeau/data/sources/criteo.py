@@ -57,11 +57,8 @@ class CriteoParser(RowParser):
     ) -> None:
         self._labels, self._numbers, self._texts = list(labels), list(numbers), list(texts)
         self._logarithm = logarithm
-
-    @property
-    def schema(self) -> pa.Schema:
-        floats = dict.fromkeys([*self._labels, *self._numbers], pa.float32())
-        return pa.schema({**floats, **dict.fromkeys(self._texts, pa.int64())})
+        floats = dict.fromkeys([*labels, *numbers], pa.float32())
+        self.schema = pa.schema({**floats, **dict.fromkeys(texts, pa.int64())})
 
     def count(self, data: Bytes) -> int:
         from flambeau.data.sources.number_kernels import count_rows

@@ -21,12 +21,9 @@ class Parsed:
 
 
 class RowParser(ABC):
-    """From a block of whole lines to rows. Blank lines are no rows."""
+    """From a block of whole lines to rows with the columns of `schema`. Blank lines are no rows."""
 
-    @property
-    @abstractmethod
-    def schema(self) -> pa.Schema:
-        """The columns and their types."""
+    schema: pa.Schema
 
     @abstractmethod
     def count(self, data: Bytes) -> int:

@@ -1,6 +1,5 @@
 """Files of text rows as a source; a shard is a range of lines."""
 
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Literal, final, get_args
 
@@ -51,7 +50,7 @@ class TextSource(StreamedSource):
         self._ranges = [part for file in self._files for part in line_ranges(file, shard_bytes)]
         self._shards: list[Shard] = []
 
-    @functools.cached_property
+    @property
     def schema(self) -> pa.Schema:
         return self._parser.schema
 

@@ -1,0 +1,122 @@
+"""Click logs into a folder: a file for each day, and the truth about them."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from flambeau.data.generated.settings import ClickLog, Format, Task
+from flambeau.data.generated.truth import TaskScoring, Truth
+from flambeau.errors import DataError
+
+if TYPE_CHECKING:
+    from flambeau.data.generated.drawing import Rows
+    from flambeau.data.generated.effects import Array
+
+TRUTH = "truth.json"
+#: Rows that are in memory at a time. Text is fastest while all of it is in a core's cache.
+CHUNK_ROWS: dict[Format, int] = {"tsv": 8_192, "parquet": 131_072}
+
+_OURS = re.compile(r"day_\d+\.(tsv|parquet)|truth\.json")
+
+
+class DayWriter(Protocol):
+    """A file that a day's rows go to."""
+
+    def write(self, first: int, labels: "Array", rows: "Rows") -> None:
+        """The next rows; `first` is the number of the first of them."""
+
+    def close(self) -> None:
+        """The file is complete."""
+
+
+def generate_clicks(
+    out: str | Path,
+    *,
+    rows: int = 1_000_000,
+    fields: int = 26,
+    dense: int = 13,
+    ids: int = 10_000_000,
+    days: int = 7,
+    seed: int = 0,
+    format: Format = "tsv",
+    labels: Sequence[Task] = ("click",),
+    force: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Truth:
+    """Write a click log into the folder `out`; returns the best scores that can be reached on it.
+
+    There is a file for each day (`day_0.tsv`, ...) and `truth.json`, written last. `ids` is how
+    many different ids there are on a day, in all fields together. With `force`, a click log that is
+    in the folder is replaced. `progress` is called with numbers of rows as they are written.
+    """
+    log = ClickLog(
+        rows=rows,
+        fields=fields,
+        dense=dense,
+        ids=ids,
+        days=days,
+        seed=seed,
+        format=format,
+        labels=tuple(labels),
+    )
+    folder = _prepared(Path(out), force=force)
+    truth = write_log(log, folder, CHUNK_ROWS[format], progress or (lambda rows: None))
+    truth.write(folder / TRUTH)
+    return truth
+
+
+def write_log(
+    log: ClickLog, folder: Path, chunk_rows: int, progress: Callable[[int], None]
+) -> Truth:
+    """All days, `chunk_rows` rows at a time, which makes no difference to the lines of text."""
+    from flambeau.data.generated.drawing import draw
+    from flambeau.data.generated.outcomes import outcomes, scored_tasks
+    from flambeau.data.generated.probabilities import calibrate
+    from flambeau.data.generated.world import make_world
+
+    world = make_world(log)
+    probabilities = calibrate(world)
+    overall, by_day = TaskScoring(scored_tasks(log)), []
+    for day in range(log.days):
+        scoring = TaskScoring(scored_tasks(log))
+        writer = _writer(log, folder, day)
+        try:
+            for part in _chunks(log.day_rows(day), chunk_rows):
+                drawn = draw(world, day, part.start, len(part))
+                result = outcomes(log, probabilities, drawn)
+                writer.write(part.start, result.labels, drawn)
+                overall.add(result.scored)
+                scoring.add(result.scored)
+                progress(len(part))
+        finally:
+            writer.close()
+        by_day.append(scoring.scores())
+    return Truth(settings=log, overall=overall.scores(), by_day=tuple(by_day))
+
+
+def _chunks(rows: range, size: int) -> Iterator[range]:
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def _writer(log: ClickLog, folder: Path, day: int) -> DayWriter:
+    from flambeau.data.generated.day_files import ParquetDay, TextDay
+
+    path = folder / f"day_{day}.{log.format}"
+    return TextDay(path) if log.format == "tsv" else ParquetDay(path, log, day)
+
+
+def _prepared(folder: Path, *, force: bool) -> Path:
+    """An empty folder, or with `force` one without a click log."""
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} is a file; name a folder to write the click log into")
+    folder.mkdir(parents=True, exist_ok=True)
+    there = sorted(path.name for path in folder.iterdir())
+    if there and not force:
+        raise DataError(
+            f"{folder} is not empty: it has {there[0]}; use another folder, "
+            "or replace the click log that is in it (--force, in Python force=True)"
+        )
+    for name in filter(_OURS.fullmatch, there):
+        (folder / name).unlink()
+    return folder
