@@ -9,6 +9,7 @@ from flambeau.cli.angel import angel
 from flambeau.cli.demo import demo
 from flambeau.cli.doctor_command import doctor
 from flambeau.cli.evaluate import evaluate
+from flambeau.cli.export import export
 from flambeau.cli.failures import as_exit_codes
 from flambeau.cli.generate import generate
 from flambeau.cli.predict import predict
@@ -58,6 +59,7 @@ app.command()(train)
 app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command()(evaluate)
 app.command()(predict)
+app.command()(export)
 app.command()(tables)
 app.add_typer(generate, name="generate")
 app.command()(doctor)

@@ -1,37 +1,48 @@
 """`flambeau predict`: a run's model on new data."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from flambeau.cli.given import FormatOption, OptionsOption, RunArgument, open_run, parse_data
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 def predict(
     run: RunArgument,
     data: Annotated[str, typer.Argument(help="A path, a URL, a glob or module:function.")],
-    out: Annotated[Path, typer.Option(help="Where to: a .parquet or .csv file, or a folder.")],
+    out: Annotated[Path, typer.Option(help="Where to: a folder, or a .parquet or .csv file.")],
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that fill a folder; by default one for each core.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Rows of a batch; by default as in evaluation.")
+    ] = None,
+    part_rows: Annotated[
+        int | None, typer.Option(help="Rows of a file in the folder, about; 262144 by default.")
+    ] = None,
     format: FormatOption = None,
     option: OptionsOption = None,
 ) -> None:
-    """Write the predictions of a run's model: keys, predictions and probabilities by row."""
-    from flambeau.inference.predictor import write_predictions
-    from flambeau.job.using import predictions
+    """Write the predictions of a run's model: keys, labels, predictions and probabilities by row.
+
+    A folder is filled part by part: the same command goes on after it was interrupted.
+    """
+    from flambeau.job.predicting import PredictionOptions, predict_run
 
     directory, settings, which = open_run(run)
     given = parse_data(data, format, option or [])
-    batches = _watched(predictions(directory, settings, which, given))
-    rows = write_predictions(batches, out)
+    options = PredictionOptions(workers, batch_size, part_rows)
+    with _counted() as on_rows:
+        rows = predict_run(directory, settings, which, given, out, options, on_rows)
     typer.echo(f"{rows} rows written to {out}")
 
 
-def _watched(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-    """The same batches, counted on stderr if that is a terminal."""
+@contextmanager
+def _counted() -> Iterator[Callable[[int], None]]:
+    """Counts rows on stderr if that is a terminal."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -40,6 +51,4 @@ def _watched(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
     columns = (SpinnerColumn(), text, TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=None)
-        for batch in batches:
-            yield batch
-            progress.advance(task, batch.num_rows)
+        yield lambda rows: progress.advance(task, rows)

@@ -327,15 +327,17 @@ def _parameters(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         raise ModelError(f"forward() has no signature that can be read: {error}") from None
 
 
+def is_batch(annotation: Any) -> bool:
+    """Whether a parameter with this annotation is given the whole batch."""
+    if isinstance(annotation, str):
+        return annotation.rsplit(".", 1)[-1] == "Batch"
+    return annotation is Batch
+
+
 def _batch_parameter(parameters: Mapping[str, inspect.Parameter]) -> str | None:
     """The parameter annotated `Batch`, also when annotations are strings."""
-    for name, parameter in parameters.items():
-        annotation = parameter.annotation
-        if annotation is Batch or (
-            isinstance(annotation, str) and annotation.rsplit(".", 1)[-1] == "Batch"
-        ):
-            return name
-    return None
+    names = (name for name, parameter in parameters.items() if is_batch(parameter.annotation))
+    return next(names, None)
 
 
 def _ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged:

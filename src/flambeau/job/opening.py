@@ -94,14 +94,17 @@ def shape_of(source: Source) -> Shape:
     return Shape(tuple(first.columns), source.positional, source.labels)
 
 
+def dtype_of(model: nn.Module) -> torch.dtype:
+    """The type of the model's weights, to which inputs are brought."""
+    floating = (p.dtype for p in model.parameters() if p.is_floating_point())
+    return next(floating, torch.get_default_dtype())
+
+
 def make_binder(
     settings: JobSettings, model: nn.Module, source: Source, *, whole_batch: bool
 ) -> Binder:
     """The binding of a source's columns to the model."""
-    dtype = next(
-        (p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype()
-    )
-    shape = shape_of(source)
+    dtype, shape = dtype_of(model), shape_of(source)
     trained = settings.train
     if isinstance(trained, ArrayData) and not shape.positional:
         # A file for a model that was trained on arrays: its columns may have their names.

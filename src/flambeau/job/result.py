@@ -108,11 +108,23 @@ class Result:
         data = self.valid if data is None else data
         return evaluate_run(self._run, self._settings, "latest", data, names).metrics
 
-    def predict(self, data: Any, out: str | Path | None = None) -> Any:
-        """Predictions for `data`, in order: an Arrow table, or with `out` a Parquet file."""
-        from flambeau.job.using import predict_run
+    def predict(
+        self,
+        data: Any,
+        out: str | Path | None = None,
+        *,
+        workers: int | None = None,
+        batch_size: int | None = None,
+    ) -> Any:
+        """Predictions for `data`, in order: an Arrow table, or with `out` how many rows are there.
 
-        return predict_run(self._run, self._settings, "latest", data, out)
+        `out` is a .parquet or .csv file, or a folder: then files are predicted by `workers`
+        processes, and the same call goes on after a crash.
+        """
+        from flambeau.job.predicting import PredictionOptions, predict_run
+
+        options = PredictionOptions(workers, batch_size)
+        return predict_run(self._run, self._settings, "latest", data, out, options)
 
     def export_vectors(
         self,

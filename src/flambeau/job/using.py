@@ -1,11 +1,9 @@
 """A run's model after training: loaded, evaluated, asked for predictions."""
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import yaml
 from torch import nn
 
@@ -18,7 +16,6 @@ from flambeau.data.loader import in_order
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import DataError, RunDirectoryError
-from flambeau.inference.predictor import Predictor, write_predictions
 from flambeau.job import opening
 from flambeau.job.describe import is_arrays, takes_an_argument
 from flambeau.strategies.group import Solo
@@ -79,31 +76,7 @@ def evaluate_model(
     return evaluate(model, prepared, binder, loss, names, Solo())
 
 
-def predict_run(
-    run: RunDirectory, settings: JobSettings, which: str, data: Any, out: str | Path | None
-) -> Any:
-    """An Arrow table of predictions, or with `out` the number of rows written there."""
-    batches = predictions(run, settings, which, data)
-    return pa.Table.from_batches(batches) if out is None else write_predictions(batches, Path(out))
-
-
-def predictions(
-    run: RunDirectory, settings: JobSettings, which: str, data: Any
-) -> Iterator[pa.RecordBatch]:
-    """Predictions for `data` in order, a record batch for each batch of rows."""
-    model = load_model(run, settings, which)
-    source = open_given(run, settings, data)
-    bare = settings.binding.model_copy(update={"label": None, "weight": None, "group": None})
-    binder = opening.make_binder(
-        settings.model_copy(update={"binding": bare}), model, source, whole_batch=False
-    )
-    transform = opening.image_transform(settings.images, source, train=False, seed=settings.seed)
-    predictor = Predictor(model, _loss_names(settings), settings.binding.keys, transform)
-    size = settings.evaluation.batch_size or settings.batch_size
-    return predictor.predict(source, binder, size)
-
-
-def _loss_names(settings: JobSettings) -> str | dict[str, str | None] | None:
+def loss_names(settings: JobSettings) -> str | dict[str, str | None] | None:
     """The names of the losses, which say what outputs mean; None for the user's own."""
     loss = settings.loss
     if isinstance(loss, dict):

@@ -22,6 +22,7 @@ NUMPY: dict[str, np.dtype[Any]] = {
     "I64": np.dtype(np.int64),
     "I32": np.dtype(np.int32),
     "U32": np.dtype(np.uint32),
+    "I8": np.dtype(np.int8),
 }
 
 _LENGTH_BYTES = 8

@@ -23,7 +23,7 @@ def flambeau(*arguments: str) -> Result:
 
 def test_help_lists_every_command() -> None:
     shown = flambeau("--help").output
-    for command in ("train", "run", "evaluate", "predict", "angel", "doctor", "demo"):
+    for command in ("train", "run", "evaluate", "predict", "export", "angel", "doctor", "demo"):
         assert f" {command} " in shown
 
 
@@ -38,6 +38,14 @@ def test_the_version_is_told() -> None:
         (["run", "no.py"], "error: there is no script no.py\n"),
         (
             ["evaluate", "runs/no"],
+            "error: runs/no is not a run directory: it has no job.yaml\n",
+        ),
+        (
+            ["export", "runs/no", "--out", "x", "--format", "onxx"],
+            "error: format='onxx' is not known; did you mean 'onnx'?\n",
+        ),
+        (
+            ["export", "runs/no", "--out", "x"],
             "error: runs/no is not a run directory: it has no job.yaml\n",
         ),
         (

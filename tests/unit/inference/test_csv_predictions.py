@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flambeau.inference.predictor import write_predictions
+from flambeau.inference.writing import write_predictions
 
 
 def test_csv_has_a_column_for_each_place_of_a_list(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
 from flambeau.data.source import IndexedSource
 from flambeau.errors import ConfigError, DataError
-from flambeau.inference.predictor import Predictor, write_predictions
+from flambeau.inference.parts import batches_of, cut_parts
+from flambeau.inference.scorer import Scorer
+from flambeau.inference.writing import is_folder, write_predictions
 
 COLUMNS = ("x", "id", "name")
 
@@ -43,10 +45,11 @@ class Model(nn.Module):
 
 def predict(**transform: object) -> Iterator[pa.RecordBatch]:
     keys = ("id", "name")
-    model = Model()
-    predictor = Predictor(model, "mse", keys, **transform)  # type: ignore[arg-type]
+    model = Model().eval()
+    scorer = Scorer(model, "mse", keys, **transform)  # type: ignore[arg-type]
     binder = Binder(Binding(keys=keys), model.forward, Shape(COLUMNS))
-    return predictor.predict(Rows(), binder, batch_size=2)
+    (part,) = cut_parts(Rows())
+    return (scorer.score(batch, binder) for batch in batches_of(Rows(), part, binder, 2))
 
 
 EXPECTED = {
@@ -77,11 +80,6 @@ def test_parquet_and_csv_hold_the_same(tmp_path: Path) -> None:
     assert pyarrow.csv.read_csv(files[1]).to_pydict() == EXPECTED
 
 
-def test_a_folder_gets_a_parquet_file(tmp_path: Path) -> None:
-    write_predictions(predict(), tmp_path / "scores")
-    assert [path.name for path in (tmp_path / "scores").iterdir()] == ["part-00000.parquet"]
-
-
 def test_lists_become_columns_of_their_places_in_csv(tmp_path: Path) -> None:
     pairs = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 4]), 2)
     batch = pa.RecordBatch.from_pydict({"p": pairs})
@@ -107,8 +105,20 @@ def test_a_failure_leaves_an_earlier_file_alone(tmp_path: Path) -> None:
     assert pyarrow.parquet.read_table(out).num_rows == 5
 
 
-def test_another_format_is_refused_before_anything_is_predicted(tmp_path: Path) -> None:
-    batches = predict()
+def test_what_is_no_file_of_predictions_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "v1.2").mkdir()
+    assert is_folder(tmp_path / "scores")
+    assert is_folder(tmp_path / "v1.2")
+    assert not is_folder(tmp_path / "scores.csv")
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ends in \.parquet or \.csv"):
-        write_predictions(batches, tmp_path / "out.json")
-    assert next(batches).num_rows == 2
+        is_folder(tmp_path / "out.json")
+
+
+def test_a_model_that_does_not_give_one_output_for_each_row_is_refused() -> None:
+    binder = Binder(Binding(keys=("id",)), Model().forward, Shape(COLUMNS))
+    scorer = Scorer(lambda x: x[:1], None, ("id",))
+    with pytest.raises(DataError, match="one output for each row"):
+        scorer.score(Rows().take(np.arange(3)), binder)

@@ -1,0 +1,141 @@
+"""A model as a function of tensors alone, for formats that know nothing else."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, final
+
+import torch
+from torch import Tensor, nn
+
+from flambeau.data.jagged import Jagged
+from flambeau.embeddings.sparse_embedding import SparseEmbedding
+from flambeau.errors import ModelError
+from flambeau.inference.arguments import Arguments, Leaf
+from flambeau.inference.lookup_calls import Lookup
+from flambeau.inference.lookup_sites import replaced
+
+
+@final
+class CutModel(nn.Module):
+    """Takes what look-ups gave, in their order, and then the tensors called `names`.
+
+    Gives a tuple of tensors. `model` has something in the place of its look-ups; `fixed` are
+    arguments that the result does not depend on.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        arguments: Arguments,
+        names: Sequence[str],
+        fixed: Mapping[str, Any],
+        feed: "Feed | None" = None,
+    ) -> None:
+        super().__init__()
+        self.model, self.arguments, self.names = model, arguments, tuple(names)
+        self.fixed, self.feed = dict(fixed), feed
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """The outputs, flat."""
+        count = len(tensors) - len(self.names)
+        if self.feed is not None:
+            self.feed.begin(tensors[:count])
+        values = {**self.fixed, **dict(zip(self.names, tensors[count:], strict=True))}
+        positional, named = self.arguments.together(values)
+        return flat_outputs(self.model(*positional, **named))
+
+
+@final
+class Feed:
+    """Hands out what look-ups gave, one after the other."""
+
+    def __init__(self, lookups: Sequence[Lookup]) -> None:
+        self._lookups = lookups
+        self._left: list[Any] = []
+
+    def begin(self, tensors: Sequence[Tensor]) -> None:
+        """The results of all look-ups; a padded one is followed by its mask."""
+        rest = list(tensors)
+        self._left = [
+            (rest.pop(0), rest.pop(0)) if lookup.mask else rest.pop(0) for lookup in self._lookups
+        ]
+
+    def next(self) -> Any:
+        """What the next look-up gives."""
+        return self._left.pop(0)
+
+    def stand_in(self, rows: SparseEmbedding) -> nn.Module:
+        """A module that takes its result from here."""
+        return _Fed(self)
+
+
+@final
+class _Fed(nn.Module):
+    def __init__(self, feed: Feed) -> None:
+        super().__init__()
+        self._feed = feed
+
+    def forward(self, ids: Leaf) -> Any:
+        return self._feed.next()
+
+    def __deepcopy__(self, _: Any) -> "_Fed":
+        return self
+
+
+def cut_at_lookups(
+    model: nn.Module, arguments: Arguments, lookups: Sequence[Lookup], values: Mapping[str, Leaf]
+) -> CutModel:
+    """The model with the results of its look-ups as inputs, and all its tensors."""
+    feed = Feed(lookups)
+    names = [name for name, value in values.items() if isinstance(value, Tensor)]
+    return CutModel(replaced(model, feed.stand_in), arguments, names, ghosts(values), feed)
+
+
+def ghosts(values: Mapping[str, Leaf]) -> dict[str, "Ghost"]:
+    """Something in the place of each jagged argument."""
+    return {name: Ghost(value, name) for name, value in values.items() if isinstance(value, Jagged)}
+
+
+class Ghost(Jagged):  # type: ignore[misc]  # nobody else may
+    """A jagged argument in a graph, which gets what was looked up instead of the ids."""
+
+    def __init__(self, like: Jagged, name: str) -> None:
+        fields = None if like.fields is None else torch.empty(0, dtype=torch.int64)
+        for key, value in {"width": like.width, "fields": fields, "name": name}.items():
+            object.__setattr__(self, key, value)
+
+    def by_field(self, count: int) -> "Ghost":
+        """Itself: nobody looks inside."""
+        return self
+
+    def each(self, width: int) -> "Ghost":
+        """Itself: nobody looks inside."""
+        return self
+
+    def plain(self) -> "Ghost":
+        """Itself: nobody looks inside."""
+        return self
+
+    def __getattr__(self, attribute: str) -> NoReturn:
+        raise ModelError(
+            f"forward() uses '{attribute}' of the jagged argument '{self.__dict__['name']}', which "
+            "a graph does not have: it gets what was looked up; use the look-up's result alone"
+        )
+
+
+def flat_outputs(output: Any) -> tuple[Tensor, ...]:
+    """The tensors of a model's output: one, several, or by task."""
+    if isinstance(output, Tensor):
+        return (output,)
+    parts = list(output.values()) if isinstance(output, Mapping) else list(output)
+    if not all(isinstance(part, Tensor) for part in parts):
+        raise ModelError("the model gives something else than tensors, which cannot be exported")
+    return tuple(parts)
+
+
+def output_names(output: Any) -> tuple[str, ...] | None:
+    """Names of the outputs by task; None for a single tensor."""
+    if isinstance(output, Tensor):
+        return None
+    if isinstance(output, Mapping):
+        return tuple(str(name) for name in output)
+    return tuple(f"output{number}" for number in range(len(output)))

@@ -1,0 +1,109 @@
+"""An export and those that it adds to, opened together."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from flambeau.errors import DataError
+from flambeau.inference.description import (
+    Description,
+    Since,
+    is_export,
+    read_description,
+)
+from flambeau.inference.exported_tables import ExportedFile, ExportedTable
+from flambeau.tables.mapped import MappedTable
+
+#: Opens the tables of the checkpoint of a run that a delta adds to.
+OpenRun = Callable[[Path, Since], dict[str, MappedTable]]
+
+
+@final
+@dataclass(frozen=True)
+class Chain:
+    """Folders from the newest to the oldest, with what each says of itself."""
+
+    folders: tuple[Path, ...]
+    descriptions: tuple[Description, ...]
+    run_tables: dict[str, MappedTable]
+
+    @property
+    def newest(self) -> Description:
+        """What holds now."""
+        return self.descriptions[0]
+
+    def graph_path(self) -> Path:
+        """The file of the newest graph."""
+        for folder, description in zip(self.folders, self.descriptions, strict=True):
+            if description.graph_here:
+                return folder / description.graph.file
+        raise DataError(f"{self.folders[0]} and what it adds to have no graph")
+
+    def tables(self) -> dict[str, ExportedTable]:
+        """All tables, each with what every folder says of it."""
+        return {name: self._table(name) for name in self.newest.tables}
+
+    def _table(self, name: str) -> ExportedTable:
+        entry = self.newest.tables[name]
+        files = [
+            ExportedFile(folder / description.tables[name].file)
+            for folder, description in zip(self.folders, self.descriptions, strict=True)
+        ]
+        default = np.array(entry.default, np.float64 if entry.values == "fp64" else np.float32)
+        return ExportedTable(default, files, self.run_tables.get(name))
+
+
+def open_chain(folder: Path, open_run: OpenRun) -> Chain:
+    """The export at `folder` with all that it adds to; a foreign or missing one is an error."""
+    folders, descriptions = [folder], [read_description(folder)]
+    while (since := descriptions[-1].since) is not None:
+        base = (folders[-1] / since.folder).resolve()
+        if since.checkpoint is not None:
+            return Chain(tuple(folders), tuple(descriptions), open_run(base, since))
+        if not is_export(base):
+            raise DataError(
+                f"{folders[-1]} is a delta to {since.folder}, which is not there; put the two "
+                "beside each other as they were written, or export everything"
+            )
+        found = read_description(base)
+        if found.id != since.id:
+            raise DataError(
+                f"{folders[-1]} is a delta to another export than the one at {since.folder}; "
+                "export everything, or bring the right one back"
+            )
+        if base in folders:
+            raise DataError(f"{folder} adds to itself")
+        folders.append(base)
+        descriptions.append(found)
+    return Chain(tuple(folders), tuple(descriptions), {})
+
+
+def newest_of(place: Path, loaded: str | None = None) -> Path:
+    """The export to use at a place.
+
+    A folder of exports means the newest in it. An export means itself, or the newest of its
+    neighbours that add to it (or to `loaded`, the id of one that is in use).
+    """
+    if not is_export(place):
+        found = _exports(place) if place.is_dir() else {}
+        if not found:
+            raise DataError(f"{place} is neither an export nor a folder of exports, nor a run")
+        return max(found, key=lambda path: found[path].created)
+    own = read_description(place)
+    around = _exports(place.resolve().parent)
+    heirs = {own.id} | ({loaded} if loaded else set())
+    best, created = place, own.created
+    for path, description in sorted(around.items(), key=lambda item: item[1].created):
+        if description.since is not None and description.since.id in heirs:
+            heirs.add(description.id)
+            if description.created > created:
+                best, created = path, description.created
+    return best
+
+
+def _exports(place: Path) -> dict[Path, Description]:
+    folders = [path for path in place.iterdir() if path.name[0] != "." and is_export(path)]
+    return {path: read_description(path) for path in folders}

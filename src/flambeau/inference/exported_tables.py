@@ -1,0 +1,216 @@
+"""Tables of an export: files of sorted ids and their values, searched where they are.
+
+A file is a safetensors file of `ids` [n] (int64, ascending), `values` [n, dim], for int8 `scales`
+[n] (a row is its values times its scale), and in a delta `removed` [m]: ids whose rows have left.
+"""
+
+import mmap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, final
+
+import numpy as np
+
+from flambeau.checkpoint.durable import atomic_file
+from flambeau.config.tables import TableSpec
+from flambeau.embeddings.backend import LookupBackend, TableGradient
+from flambeau.errors import CheckpointError, ModelError
+from flambeau.tables.ids import Ids
+from flambeau.tables.mapped import MappedTable
+from flambeau.tables.precision import narrow, widen
+from flambeau.tables.table_layout import Region, lay_out, read_layout
+
+Array = np.ndarray[Any, Any]
+Stored = Literal["fp32", "fp64", "bf16", "int8"]
+
+_TENSOR = {"fp32": "F32", "fp64": "F64", "bf16": "BF16", "int8": "I8"}
+_STORED: dict[str, Stored] = {"F32": "fp32", "F64": "fp64", "BF16": "bf16", "I8": "int8"}
+_CHUNK = 1 << 16
+
+
+class RowsById(Protocol):
+    """What has rows for ids: a checkpoint's table, or an export's."""
+
+    def pull(self, ids: Ids) -> Array: ...
+    def has(self, ids: Ids) -> Array: ...
+
+
+def sorted_ids(table: MappedTable) -> Ids:
+    """The ids of all rows of a table, ascending."""
+    found = [ids.copy() for ids, _ in table.chunks(_CHUNK)]
+    return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+
+def changed_ids(ids: Ids, new: RowsById, old: RowsById, stored: Stored) -> Ids:
+    """Those of `ids` that have no row in `old`, or another one than they would be stored with."""
+    return np.concatenate(
+        [
+            part[~old.has(part) | (as_stored(new.pull(part), stored) != old.pull(part)).any(axis=1)]
+            for part in _pieces(ids)
+        ]
+        or [ids]
+    )
+
+
+def write_table(path: Path, ids: Ids, rows: RowsById, stored: Stored, removed: Ids | None) -> None:
+    """Write the rows of `ids` (ascending); only some of them are in memory at a time."""
+    dim = rows.pull(ids[:1]).shape[1] if ids.size else rows.pull(np.zeros(1, np.int64)).shape[1]
+    tensors: dict[str, tuple[str, tuple[int, ...]]] = {
+        "ids": ("I64", (ids.size,)),
+        "values": (_TENSOR[stored], (ids.size, dim)),
+    }
+    if stored == "int8":
+        tensors["scales"] = ("F32", (ids.size,))
+    if removed is not None:
+        tensors["removed"] = ("I64", (removed.size,))
+    header, regions = lay_out(tensors)
+    with atomic_file(path) as file:
+        file.write(header)
+
+        def put(name: str, row: int, part: Array) -> None:
+            file.seek(regions[name].row(row))
+            file.write(np.ascontiguousarray(part).tobytes())
+
+        put("ids", 0, ids)
+        if removed is not None:
+            put("removed", 0, removed)
+        for number, part in enumerate(_pieces(ids)):
+            values, scales = _encoded(rows.pull(part), stored)
+            put("values", number * _CHUNK, values)
+            if scales is not None:
+                put("scales", number * _CHUNK, scales)
+
+
+def as_stored(values: Array, stored: Stored) -> Array:
+    """Values [n, dim] as they are read back after they were stored."""
+    return _decoded(*_encoded(values, stored), stored)
+
+
+def _encoded(values: Array, stored: Stored) -> tuple[Array, Array | None]:
+    if stored == "bf16":
+        return narrow(values.astype(np.float32), "bf16"), None
+    if stored != "int8":
+        return values.astype(np.float64 if stored == "fp64" else np.float32), None
+    scales = (np.abs(values).max(axis=1) / 127).astype(np.float32)
+    scales[scales == 0] = 1
+    return np.rint(values / scales[:, None]).astype(np.int8), scales
+
+
+def _decoded(values: Array, scales: Array | None, stored: Stored) -> Array:
+    if scales is not None:
+        return values.astype(np.float32) * scales[:, None]
+    return widen(values, "bf16") if stored == "bf16" else values
+
+
+def _pieces(ids: Ids) -> Iterator[Ids]:
+    return (ids[start : start + _CHUNK] for start in range(0, ids.size, _CHUNK))
+
+
+@final
+class ExportedFile:
+    """One file, mapped into memory; it stays readable while it is open, even if it is removed."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            with path.open("rb") as file:
+                regions = read_layout(file, path)
+                memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
+        if not {"ids", "values"} <= regions.keys() or regions["values"].dtype not in _STORED:
+            raise CheckpointError(f"{path} is not a table of an export")
+        parts = {name: _view(region, memory) for name, region in regions.items()}
+        self.ids, self._values = parts["ids"], parts["values"]
+        self._scales = parts.get("scales")
+        self._removed = parts.get("removed", np.empty(0, np.int64))
+        self.stored = _STORED[regions["values"].dtype]
+
+    def locate(self, ids: Ids) -> tuple[Array, Array]:
+        """The position of each id, -1 without one; and whether the file says that it has left."""
+        places = _find(self.ids, ids)
+        return places, (_find(self._removed, ids) >= 0) & (places < 0)
+
+    def take(self, places: Array) -> Array:
+        """The rows at these positions, copied. [n, dim]"""
+        scales = None if self._scales is None else self._scales[places]
+        return _decoded(self._values[places], scales, self.stored)
+
+
+def _view(region: Region, memory: mmap.mmap) -> Array:
+    return region.view(memory)
+
+
+def _find(ordered: Ids, ids: Ids) -> Array:
+    """Where each id is in ascending ids, -1 if nowhere."""
+    if not ordered.size:
+        return np.full(ids.size, -1)
+    places = np.minimum(np.searchsorted(ordered, ids), ordered.size - 1)
+    return np.where(ordered[places] == ids, places, -1)
+
+
+@final
+class ExportedTable:
+    """A table of an export and of those that it adds to, the newest first; then a checkpoint's.
+
+    An id without a row reads as `default` [dim]. Any number of threads may read.
+    """
+
+    def __init__(
+        self, default: Array, files: Sequence[ExportedFile], base: MappedTable | None = None
+    ) -> None:
+        self._default, self._files, self._base = default, files, base
+
+    def pull(self, ids: Ids) -> Array:
+        """The rows of `ids` [n, dim]."""
+        out = np.tile(self._default, (ids.size, 1))
+        rest = np.arange(ids.size)
+        for file in self._files:
+            places, gone = file.locate(ids[rest])
+            there = places >= 0
+            if there.any():
+                out[rest[there]] = file.take(places[there])
+            rest = rest[~there & ~gone]
+        if self._base is not None and rest.size:
+            out[rest] = self._base.pull(ids[rest])
+        return out
+
+    def has(self, ids: Ids) -> Array:
+        """Whether each id has a row."""
+        out = np.zeros(ids.size, np.bool_)
+        rest = np.arange(ids.size)
+        for file in self._files:
+            places, gone = file.locate(ids[rest])
+            out[rest[places >= 0]] = True
+            rest = rest[(places < 0) & ~gone]
+        if self._base is not None and rest.size:
+            out[rest] = self._base.has(ids[rest])
+        return out
+
+    def ids(self) -> Ids:
+        """The ids of all rows, ascending."""
+        known = [file.ids for file in self._files]
+        known += [sorted_ids(self._base)] if self._base is not None else []
+        every = np.unique(np.concatenate(known)) if known else np.empty(0, np.int64)
+        return every[self.has(every)]
+
+
+@final
+class ExportedTables(LookupBackend):
+    """Tables of exports by name, for look-ups."""
+
+    def __init__(self, tables: dict[str, ExportedTable]) -> None:
+        self._tables = tables
+
+    def declare(self, specs: Sequence[TableSpec]) -> None:
+        """Check that the tables are there."""
+        missing = [spec.name for spec in specs if spec.name not in self._tables]
+        if missing:
+            raise ModelError(f"the export has no table '{missing[0]}'")
+
+    def pull(self, wanted: Sequence[tuple[TableSpec, Ids]], *, training: bool) -> list[Array]:
+        """Exported rows; an id without one gets the default row."""
+        return [self._tables[spec.name].pull(ids) for spec, ids in wanted]
+
+    def push(self, gradients: Sequence[TableGradient], factor: float) -> None:
+        """Refused: an export is only read."""
+        raise ModelError("the tables of an export are only read; train a run instead")

@@ -1,0 +1,145 @@
+"""Rows as whoever asks for predictions has them: columns, an Arrow table, a list of dicts."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+
+from flambeau.errors import DataError
+
+LISTS = "lists of "
+#: What a column without any value is taken for.
+_EMPTY = {"floats": pa.float64(), "integers": pa.int64(), "texts": pa.string()}
+
+
+def as_records(data: Any, types: Mapping[str, str]) -> pa.RecordBatch:
+    """The rows as one record batch, numbers in the types that the model was trained with."""
+    records = _records(data)
+    columns = {
+        name: _as_trained(name, column, types.get(name))
+        for name, column in zip(records.schema.names, records.columns, strict=True)
+    }
+    return pa.record_batch(columns)
+
+
+def _records(data: Any) -> pa.RecordBatch:
+    if isinstance(data, pa.RecordBatch):
+        return data
+    if isinstance(data, pa.Table):
+        whole = data.combine_chunks()
+        return whole.to_batches()[0] if len(whole) else _no_rows()
+    if isinstance(data, Mapping):
+        return _from_columns(data)
+    if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
+        names = dict.fromkeys(str(name) for row in data for name in row)
+        return _from_columns({name: [row.get(name) for row in data] for name in names})
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes) and not len(data):
+        return _no_rows()
+    raise DataError(
+        f"cannot predict for a {type(data).__name__}: give a dict of columns, an Arrow table, or a "
+        "list of dicts"
+    )
+
+
+def _no_rows() -> Any:
+    raise DataError("there are no rows to predict")
+
+
+def _from_columns(columns: Mapping[str, Any]) -> pa.RecordBatch:
+    arrays = {str(name): _array(str(name), values) for name, values in columns.items()}
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"columns have different numbers of rows: {lengths}")
+    if not lengths or 0 in lengths.values():
+        _no_rows()
+    return pa.record_batch(arrays)
+
+
+def _array(name: str, values: Any) -> pa.Array:
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().numpy()
+    try:
+        if isinstance(values, np.ndarray) and values.ndim > 1:
+            return _lists(values)
+        found = pa.array(values)
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    except (pa.ArrowException, TypeError) as error:
+        raise DataError(f"column '{name}': {error}; give one value, or one list, a row") from error
+
+
+def _lists(values: "np.ndarray[Any, Any]") -> pa.Array:
+    array = pa.array(np.ascontiguousarray(values).reshape(-1))
+    for size in reversed(values.shape[1:]):
+        array = pa.FixedSizeListArray.from_arrays(array, size)
+    return array
+
+
+def _as_trained(name: str, column: pa.Array, trained: str | None) -> pa.Array:
+    """The column, if it is what the model knows; whole numbers may stand for floats."""
+    if trained is None:
+        return column
+    given, wanted = _leaf(column.type), trained.removeprefix(LISTS)
+    if wanted not in _EMPTY:
+        return column
+    if pa.types.is_null(given):
+        kind = _EMPTY[wanted]
+        return column.cast(pa.list_(kind) if trained.startswith(LISTS) else kind)
+    kind = _kind(given)
+    if kind == wanted or (wanted == "floats" and kind == "integers"):
+        return _floats(column) if wanted == "floats" and kind == "integers" else column
+    if wanted == "integers" and pa.types.is_floating(column.type):
+        return _whole(name, column)
+    raise DataError(
+        f"column '{name}' holds {kind}, but the model was trained with {wanted}; convert it first"
+    )
+
+
+def _floats(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return column.cast(pa.float64())
+    inner = _floats(column.flatten())
+    if pa.types.is_fixed_size_list(kind):
+        return pa.FixedSizeListArray.from_arrays(inner, kind.list_size)
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
+    return pa.LargeListArray.from_arrays(offsets, inner)
+
+
+def _whole(name: str, column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowException as error:
+        raise DataError(f"column '{name}' holds numbers with fractions, not ids") from error
+
+
+def kind_of(kind: pa.DataType) -> str:
+    """What a column of this type holds: `floats`, `integers`, `texts`, or `lists of` them."""
+    leaf = _leaf(kind)
+    is_list = leaf is not kind and not pa.types.is_dictionary(kind)
+    return f"{LISTS if is_list else ''}{_kind(leaf)}"
+
+
+def _leaf(kind: pa.DataType) -> pa.DataType:
+    nested = (
+        pa.types.is_list,
+        pa.types.is_large_list,
+        pa.types.is_fixed_size_list,
+        pa.types.is_dictionary,
+    )
+    while any(test(kind) for test in nested):
+        kind = kind.value_type
+    return kind
+
+
+def _kind(kind: pa.DataType) -> str:
+    if pa.types.is_floating(kind):
+        return "floats"
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return "integers"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
+        return "texts"
+    return str(kind)

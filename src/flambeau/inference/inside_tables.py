@@ -1,0 +1,71 @@
+"""A table inside a graph: sorted ids and a matrix, for tables that are small."""
+
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from flambeau.data.jagged import Jagged
+from flambeau.embeddings.sparse_embedding import SparseEmbedding
+from flambeau.errors import ModelError
+from flambeau.inference.lookup_calls import field_salts
+from flambeau.tables.ids import Ids
+
+Array = np.ndarray[Any, Any]
+
+
+@final
+class InsideTable(nn.Module):
+    """Looks up as the embedding `rows` does, with operations that every format of graph has.
+
+    `ids` [n] are ascending, `values` [n, dim] theirs; `default` [dim] is for all others. Formats
+    without a search of their own get one that is written out: `unrolled`.
+    """
+
+    def __init__(
+        self, rows: SparseEmbedding, ids: Ids, values: Array, default: Array, *, unrolled: bool
+    ) -> None:
+        super().__init__()
+        self.ids: Tensor
+        self.values: Tensor
+        self.salts: Tensor | None
+        self.pooling, self.unrolled = rows.pooling, unrolled
+        fields = rows.fields
+        self.register_buffer("ids", torch.from_numpy(ids.copy()))
+        whole = np.concatenate([values, default[None]]).astype(default.dtype)
+        self.register_buffer("values", torch.from_numpy(whole))
+        salts = torch.tensor(field_salts(fields), dtype=torch.int64) if fields else None
+        self.register_buffer("salts", salts)
+        self.count = len(ids)
+
+    def forward(self, ids: Any) -> Tensor:
+        """The rows of ids [...]: [..., dim], or pooled over the last dimension."""
+        if isinstance(ids, Jagged):
+            raise ModelError("a graph cannot look jagged ids up itself; use inside_mb=0")
+        if self.salts is not None:
+            ids = ids ^ self.salts
+        found = self.values[self._places(ids)]
+        if self.pooling == "none" or self.salts is not None:
+            return found
+        if self.pooling == "max":
+            return found.amax(dim=-2)
+        return found.sum(dim=-2) if self.pooling == "sum" else found.mean(dim=-2)
+
+    def _places(self, ids: Tensor) -> Tensor:
+        if not self.count:
+            return torch.zeros_like(ids)
+        near = self._unrolled(ids) if self.unrolled else torch.searchsorted(self.ids, ids)
+        near = near.clamp(max=self.count - 1)
+        return torch.where(self.ids[near] == ids, near, self.count)
+
+    def _unrolled(self, ids: Tensor) -> Tensor:
+        """How many of the sorted ids are smaller, by halving."""
+        below = torch.zeros_like(ids)
+        step = 1 << (self.count.bit_length() - 1)
+        while step:
+            tried = below + step
+            smaller = self.ids[(tried - 1).clamp(max=self.count - 1)] < ids
+            below = torch.where((tried <= self.count) & smaller, tried, below)
+            step >>= 1
+        return below

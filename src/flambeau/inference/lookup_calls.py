@@ -1,0 +1,240 @@
+"""Which ids a model looks up: found by calling it, described as places in its inputs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from flambeau.config.settings import Settings
+from flambeau.data.jagged import Jagged, from_rows
+from flambeau.embeddings.fields import field_ids
+from flambeau.embeddings.sparse_embedding import SparseEmbedding
+from flambeau.errors import DataError, FlambeauError, ModelError
+from flambeau.inference.arguments import Arguments, Leaf
+from flambeau.inference.lookup_sites import replaced
+
+Form = Literal["tensor", "jagged", "each", "by_field"]
+
+
+class Piece(Settings):
+    """Columns `first` to `last` of an argument whose rows are flat."""
+
+    argument: str
+    first: int = 0
+    last: int = 0
+
+
+class Lookup(Settings):
+    """One look-up of a model, in the order in which they are made.
+
+    The ids are the `pieces` beside each other, brought to `shape` (-1: rows), or, if they are
+    jagged, one argument as it is, with `fields` bags of `each` id in turn, or grouped `by_field`.
+    `field_salts` are combined with the ids by exclusive or, one for each field. With `mask`, the
+    result is padded, and a second input says what is there.
+    """
+
+    table: str
+    dim: int
+    dtype: Literal["float32", "float64"]
+    pooling: str
+    fields: int | None = None
+    field_salts: tuple[int, ...] = ()
+    form: Form
+    pieces: tuple[Piece, ...]
+    shape: tuple[int, ...] = ()
+    mask: bool = False
+
+    def ids(self, values: Mapping[str, Leaf]) -> Leaf:
+        """The ids of this look-up, from the arguments by name."""
+        first = values[self.pieces[0].argument]
+        if self.form != "tensor":
+            bags = first if isinstance(first, Jagged) else _as_bags(first, self.fields)
+            return _formed(bags, self.form, self.fields or 1)
+        if isinstance(first, Jagged) and len(self.pieces) == 1 and self.pooling != "none":
+            return first  # pooled as the ids of the example were
+        parts = [_columns(values[piece.argument], piece) for piece in self.pieces]
+        whole = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        return whole.reshape(self.shape)
+
+
+@final
+@dataclass(frozen=True)
+class Call:
+    """A look-up as it was made."""
+
+    rows: SparseEmbedding
+    ids: Leaf
+
+
+def record_calls(model: nn.Module, arguments: Arguments, values: Mapping[str, Leaf]) -> list[Call]:
+    """The look-ups that the model makes with these arguments, in order."""
+    calls: list[Call] = []
+
+    class Recorder(nn.Module):
+        def __init__(self, rows: SparseEmbedding) -> None:
+            super().__init__()
+            self.rows = rows
+
+        def forward(self, ids: Leaf) -> Any:
+            calls.append(Call(self.rows, ids))
+            return self.rows(ids)
+
+    copied = replaced(model, Recorder)
+    positional, named = arguments.together(values)
+    with torch.inference_mode():
+        copied(*positional, **named)
+    return calls
+
+
+def find_lookups(
+    model: nn.Module, arguments: Arguments, values: Mapping[str, Leaf]
+) -> tuple[Lookup, ...]:
+    """The model's look-ups; ids that forward() computes are an error that says so."""
+    marked = _marked(model, arguments, values)
+    rows = next(len(value) for value in values.values())
+    return tuple(
+        _described(call, number, marked, rows)
+        for number, call in enumerate(record_calls(model, arguments, marked))
+    )
+
+
+def _marked(model: nn.Module, arguments: Arguments, values: Mapping[str, Leaf]) -> dict[str, Leaf]:
+    """The arguments with a different id in every place, where the model takes any id."""
+    used = _looked_up(record_calls(model, arguments, values))
+    marked = dict(values)
+    next_id = 1 << 29
+    for name, value in values.items():
+        ids = value.ids if isinstance(value, Jagged) else value
+        if ids.dtype not in (torch.int64, torch.int32) or not np.isin(ids.numpy(), used).any():
+            continue
+        fresh = torch.arange(next_id, next_id + ids.numel(), dtype=ids.dtype).view(ids.shape)
+        tried = replace(value, ids=fresh) if isinstance(value, Jagged) else fresh
+        next_id += ids.numel()
+        try:
+            record_calls(model, arguments, {**marked, name: tried})
+        except (IndexError, RuntimeError, FlambeauError):
+            continue  # numbers of something else, which has fewer
+        marked[name] = tried
+    return marked
+
+
+def _looked_up(calls: list[Call]) -> np.ndarray[Any, Any]:
+    parts = [call.ids.ids if isinstance(call.ids, Jagged) else call.ids for call in calls]
+    return np.concatenate([part.reshape(-1).numpy() for part in parts] or [np.empty(0, np.int64)])
+
+
+def _described(call: Call, number: int, values: Mapping[str, Leaf], rows: int) -> Lookup:
+    spec, module = call.rows.spec, call.rows
+    form: Form | None = "tensor"
+    shape: tuple[int, ...] = ()
+    if isinstance(call.ids, Jagged):
+        form, pieces = _jagged_form(call.ids, values)
+    else:
+        pieces, shape = _pieces(call.ids, values, rows), _shape(call.ids, rows)
+    if form is None or pieces is None:
+        raise ModelError(
+            f"look-up {number + 1} (table '{spec.name}') has ids that forward() computes, and not "
+            "columns of its arguments: prepare them in the data, or let the graph look up itself "
+            "(inside_mb= above the size of the tables)"
+        )
+    fields = call.ids.width if form in ("each", "by_field") else module.fields  # type: ignore[union-attr]
+    return Lookup(
+        table=spec.name,
+        dim=spec.dim,
+        dtype="float64" if spec.dtype == "fp64" else "float32",
+        pooling=module.pooling,
+        fields=fields,
+        field_salts=field_salts(module.fields),
+        form=form,
+        pieces=pieces,
+        shape=shape,
+        mask=isinstance(call.ids, Jagged) and module.pooling == "none",
+    )
+
+
+def field_salts(fields: int | None) -> tuple[int, ...]:
+    """What is combined with the ids of each field."""
+    if fields is None:
+        return ()
+    return tuple(field_ids(torch.zeros(fields, dtype=torch.int64), fields).tolist())
+
+
+def _jagged_form(
+    ids: Jagged, values: Mapping[str, Leaf]
+) -> tuple[Form | None, tuple[Piece, ...] | None]:
+    forms: tuple[Form, ...] = ("jagged", "each", "by_field")
+    for name, value in values.items():
+        if isinstance(value, Jagged):
+            for form in forms:
+                if _same(ids, value, form):
+                    return form, (Piece(argument=name),)
+    return None, None
+
+
+def _same(ids: Jagged, value: Jagged, form: Form) -> bool:
+    if form == "by_field" and value.fields is None:
+        return False
+    try:
+        found = _formed(value, form, ids.width)
+    except FlambeauError:
+        return False
+    same = found.width == ids.width and torch.equal(found.ids, ids.ids)
+    return same and torch.equal(found.offsets, ids.offsets)
+
+
+def _formed(value: Jagged, form: Form, width: int) -> Jagged:
+    if form == "each":
+        return value.each(width)
+    return value.by_field(width) if form == "by_field" else value
+
+
+def _pieces(ids: Tensor, values: Mapping[str, Leaf], rows: int) -> tuple[Piece, ...] | None:
+    """The columns of which every row's ids are made, or None if they are not."""
+    if not ids.numel() or ids.numel() % rows:
+        return None
+    flat = ids.reshape(rows, -1)
+    found = [_column(flat[:, place], values) for place in range(flat.shape[1])]
+    pieces: list[Piece] = []
+    for each in found:
+        if each is None:
+            return None
+        name, column = each
+        if pieces and pieces[-1].argument == name and pieces[-1].last == column:
+            pieces[-1] = Piece(argument=name, first=pieces[-1].first, last=column + 1)
+        else:
+            pieces.append(Piece(argument=name, first=column, last=column + 1))
+    return tuple(pieces)
+
+
+def _column(ids: Tensor, values: Mapping[str, Leaf]) -> tuple[str, int] | None:
+    for name, value in values.items():
+        if isinstance(value, Tensor) and not value.is_floating_point():
+            flat = value.reshape(len(value), -1)
+            same = (flat == ids[:, None]).all(dim=0).nonzero().flatten().tolist()
+            if same:
+                return name, int(same[0])
+    return None
+
+
+def _as_bags(ids: Tensor, fields: int | None) -> Jagged:
+    """Lists that happen to be equally long, as what they are; `fields` of one id each."""
+    if fields is None or ids.dim() == 1 or ids.shape[1] != fields:
+        return from_rows(ids)
+    return Jagged(ids.reshape(-1).long(), torch.arange(ids.numel() + 1), width=fields)
+
+
+def _columns(value: Leaf, piece: Piece) -> Tensor:
+    if isinstance(value, Jagged):
+        raise DataError(
+            f"'{piece.argument}' has missing ids, or several in a row; the model was exported with "
+            "rows that have one in each place: export it with data= that is like this"
+        )
+    return value.reshape(len(value), -1)[:, piece.first : piece.last].long()
+
+
+def _shape(ids: Tensor, rows: int) -> tuple[int, ...]:
+    whole = list(ids.shape)
+    return (-1, *whole[1:]) if len(whole) == 1 or whole[0] == rows else tuple(whole)

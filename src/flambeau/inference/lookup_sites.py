@@ -1,0 +1,79 @@
+"""Where a model looks rows up, and putting something else in those places."""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, cast, final
+
+import torch
+from torch import nn
+
+from flambeau.embeddings.external import ExternalEmbedding, ExternalEmbeddingBag
+from flambeau.embeddings.sparse_embedding import SparseEmbedding
+from flambeau.errors import ModelError
+
+_KINDS = (SparseEmbedding, ExternalEmbedding, ExternalEmbeddingBag)
+
+
+@final
+class Root(nn.Module):
+    """Holds a model, so that the model itself can be replaced as well."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *positional: Any, **named: Any) -> Any:
+        """What the model gives."""
+        return self.model(*positional, **named)
+
+
+def replaced(model: nn.Module, make: Callable[[SparseEmbedding], nn.Module]) -> nn.Module:
+    """A copy of the model with `make(rows)` in the place of each module that looks up.
+
+    What is made is called with the ids. A module that is used twice is replaced by one.
+    """
+    root = Root(copy.deepcopy(model).eval())
+    made: dict[nn.Module, nn.Module] = {}
+    for parent, name, module in list(_sites(root)):
+        if module not in made:
+            rows = module if isinstance(module, SparseEmbedding) else cast(Any, module).rows
+            rows.copied = False  # the copy is only asked for its shape
+            kept = module.initial.dtype if not isinstance(module, SparseEmbedding) else None
+            made[module] = _Cast(make(rows), cast("torch.dtype | None", kept))
+        setattr(parent, name, made[module])
+    return root.eval()
+
+
+def rows_of_sites(model: nn.Module) -> list[SparseEmbedding]:
+    """The embeddings of a model, each once."""
+    return [module for module in model.modules() if isinstance(module, SparseEmbedding)]
+
+
+def _sites(root: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
+    for parent in root.modules():
+        if isinstance(parent, _KINDS):
+            continue
+        for name, module in parent._modules.items():
+            if isinstance(module, _KINDS):
+                yield parent, name, module
+
+
+@final
+class _Cast(nn.Module):
+    """Calls what stands in for a look-up, with ids as int64 and the result as the model has it."""
+
+    def __init__(self, inner: nn.Module, dtype: torch.dtype | None) -> None:
+        super().__init__()
+        self.inner, self.dtype = inner, dtype
+
+    def forward(self, ids: Any, offsets: Any = None, weights: Any = None) -> Any:
+        """What the stand-in gives."""
+        if offsets is not None or weights is not None:
+            raise ModelError(
+                "a look-up with offsets or weights of its own cannot be exported: give the ids as "
+                "a jagged column, which has both"
+            )
+        if isinstance(ids, torch.Tensor) and ids.dtype != torch.int64:
+            ids = ids.long()
+        found = self.inner(ids)
+        return found if self.dtype is None else found.to(self.dtype)

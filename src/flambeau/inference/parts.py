@@ -1,0 +1,76 @@
+"""A source cut into parts that are predicted on their own, each into a file."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from flambeau.data.batch import Batch
+from flambeau.data.binding import Binder
+from flambeau.data.loader import cut, in_order
+from flambeau.data.source import IndexedSource, Source, StreamedSource
+
+#: Rows of a part, if shards are not larger: enough that starting a file costs nothing.
+PART_ROWS = 1 << 18
+
+
+@dataclass(frozen=True)
+class Part:
+    """Shards `first` to `last` of streamed data, or rows; `rows` is None if nobody knows."""
+
+    index: int
+    first: int
+    last: int
+    rows: int | None
+
+    @property
+    def file_name(self) -> str:
+        """What the file of its predictions is called; names sort in the order of the data."""
+        return f"part-{self.index:06d}.parquet"
+
+
+def cut_parts(source: Source, part_rows: int = PART_ROWS) -> list[Part]:
+    """The parts of a source in order: whole shards, together of about `part_rows` rows.
+
+    An iterator, which can only be read from its start, is one part.
+    """
+    if isinstance(source, StreamedSource):
+        return _groups([shard.rows for shard in source.shards()], part_rows)
+    if isinstance(source, IndexedSource):
+        bounds = [*range(0, len(source), part_rows), len(source)]
+        pairs = itertools.pairwise(bounds)
+        return [Part(number, a, b, b - a) for number, (a, b) in enumerate(pairs)]
+    return [Part(0, 0, 0, None)]
+
+
+def batches_of(source: Source, part: Part, binder: Binder, size: int) -> Iterator[Batch]:
+    """The rows of a part in order, in batches of `size`."""
+    if isinstance(source, StreamedSource):
+        shards = source.shards()[part.first : part.last]
+        blocks = (
+            binder.read(records)
+            for shard in shards
+            for records in source.read(shard, binder.columns)
+        )
+        return cut(blocks, size)
+    if isinstance(source, IndexedSource):
+        return _rows(source, part, binder, size)
+    return in_order(source, binder, size)
+
+
+def _groups(rows: list[int], part_rows: int) -> list[Part]:
+    parts: list[Part] = []
+    first = waiting = 0
+    for number, count in enumerate(rows):
+        if waiting and waiting + count > part_rows:
+            parts.append(Part(len(parts), first, number, waiting))
+            first, waiting = number, 0
+        waiting += count
+    return [*parts, Part(len(parts), first, len(rows), waiting)]
+
+
+def _rows(source: IndexedSource, part: Part, binder: Binder, size: int) -> Iterator[Batch]:
+    for start in range(part.first, part.last, size):
+        rows = np.arange(start, min(start + size, part.last))
+        yield binder.assemble(source.take(rows, binder.columns))

@@ -1,0 +1,91 @@
+"""A folder of predictions: a file for each part of the data, and what they are predictions of.
+
+`_manifest.json` (programs that read folders of Parquet leave out names with an underscore) says
+which checkpoint and which data, and lists the parts with their numbers of rows. A part's file gets
+its name when it is complete, so what is there after a crash is whole.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from flambeau.checkpoint.durable import TEMPORARY, write_atomically
+from flambeau.errors import ConfigError, DataError
+from flambeau.inference.parts import Part
+
+MANIFEST = "_manifest.json"
+
+
+@final
+class PredictionsFolder:
+    """The folder at `path`, for predictions that `identity` describes (plain values)."""
+
+    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
+        self.path = path
+        self._identity = dict(identity)
+
+    def begin(self, parts: Sequence[Part]) -> list[Part]:
+        """Create the folder, or go on in it; the parts that are not there yet."""
+        manifest = self.path / MANIFEST
+        if manifest.is_file():
+            self._require_same(_read(manifest))
+        elif self.path.is_dir() and any(self.path.iterdir()):
+            raise ConfigError(
+                f"out={self.path} is not empty, and holds no predictions; choose another folder"
+            )
+        else:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._write(parts, complete=False)
+        return [part for part in parts if not self._has(part)]
+
+    def complete(self, parts: Sequence[Part]) -> int:
+        """Note that everything is there, and remove what killed processes left; how many rows."""
+        for left in self.path.glob(f".part-*{TEMPORARY}"):
+            left.unlink(missing_ok=True)
+        self._write(parts, complete=True)
+        return sum(rows_of_file(self.path / part.file_name) for part in parts)
+
+    def rows_done(self, parts: Sequence[Part]) -> int:
+        """How many rows are there already."""
+        there = [self.path / part.file_name for part in parts if self._has(part)]
+        return sum(rows_of_file(path) for path in there)
+
+    def _has(self, part: Part) -> bool:
+        path = self.path / part.file_name
+        return path.is_file() and part.rows in (None, rows_of_file(path))
+
+    def _write(self, parts: Sequence[Part], *, complete: bool) -> None:
+        entries = [{"file": part.file_name, "rows": part.rows} for part in parts]
+        whole = {**self._identity, "complete": complete, "parts": entries}
+        write_atomically(self.path / MANIFEST, json.dumps(whole, indent=1).encode())
+
+    def _require_same(self, found: Mapping[str, Any]) -> None:
+        for name, value in self._identity.items():
+            if found.get(name) != value:
+                raise ConfigError(
+                    f"out={self.path} holds predictions of something else: {name} is "
+                    f"{found.get(name)!r} there and {value!r} now; choose another folder, or "
+                    "remove it"
+                )
+
+
+def rows_of_file(path: Path) -> int:
+    """How many rows a file of predictions has."""
+    try:
+        return int(pyarrow.parquet.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} cannot be read: {error}; remove it, and predict again") from error
+
+
+def _read(manifest: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(manifest.read_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{manifest} cannot be read: {error}; remove the folder") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{manifest} is not what it should be; remove the folder")
+    return found

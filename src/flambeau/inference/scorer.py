@@ -1,0 +1,58 @@
+"""A model's predictions for batches of rows, as Arrow."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import pyarrow as pa
+import torch
+
+from flambeau.data.batch import Batch
+from flambeau.data.binding import Binder
+from flambeau.data.jagged import Jagged
+from flambeau.errors import DataError
+from flambeau.inference.outputs import prediction_columns
+
+
+@final
+class Scorer:
+    """Applies a model to batches. The columns `copied` (keys, labels) stand beside predictions.
+
+    `model` is a module in evaluation mode, or any function of the arguments that the binder gives.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        loss: str | Mapping[str, str | None] | None,
+        copied: tuple[str, ...],
+        transform: Callable[[Batch], Batch] | None = None,
+    ) -> None:
+        self._model, self._loss, self._copied = model, loss, copied
+        self._transform = transform
+
+    def score(self, batch: Batch, binder: Binder) -> pa.RecordBatch:
+        """One row of predictions for each row of the batch, in order."""
+        prepared = self._transform(batch) if self._transform is not None else batch
+        positional, named = binder.arguments(prepared)
+        with torch.inference_mode():
+            output = self._model(*positional, **named)
+        columns = {name: _copied_array(batch, name) for name in self._copied}
+        columns |= prediction_columns(output, self._loss)
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise DataError(
+                f"{batch.size} rows gave columns of different lengths ({lengths}): forward() must "
+                "give one output for each row"
+            )
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def _copied_array(batch: Batch, name: str) -> pa.Array:
+    column = batch[name]
+    if isinstance(column, Jagged):
+        raise DataError(f"keys: column '{name}' has several ids in a row, or none; leave it out")
+    if not isinstance(column, torch.Tensor):
+        return pa.array(column)
+    if column.dim() == 1:
+        return pa.array(column.numpy())
+    return pa.array(list(column.reshape(len(column), -1).numpy()))
