@@ -41,7 +41,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PY) -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: setup ## train a small ResNet on handwritten digits, with two workers
+demo: setup ## generate a million clicks, train DeepFM on them with servers, predict, export
 	$(PY) -m flambeau demo
 
 lint: setup ## ruff and mypy

@@ -1,59 +1,85 @@
-"""`flambeau demo`: a whole training, stopped and resumed, in less than a minute."""
+"""`flambeau demo`: from a click log to predictions and an exported model, in some two minutes."""
 
-import importlib.util
 import itertools
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-GOOD_ENOUGH = 0.97
-EPOCHS = 10
-FIRST_EPOCHS = 3
+if TYPE_CHECKING:
+    from flambeau.data.generated import Truth
+    from flambeau.job.result import Result
+
+ROWS = 1_000_000
+IDS = 20_000
+DAYS = 7
+#: How far from the best reachable AUC the demo may end.
+WITHIN = 0.03
 
 JOB: dict[str, Any] = {
-    "model": "resnet20",
-    "args": {"in_channels": 1, "classes": 10},
-    "train": "flambeau.cli.digits:train",
-    "valid": "flambeau.cli.digits:held_out",
-    "loss": "cross_entropy",
-    "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4},
-    # 12 steps an epoch: the first part must not end on a learning rate of zero.
-    "schedule": {"kind": "cosine", "warmup": 20, "steps": 12 * EPOCHS - 20},
-    "metrics": ["accuracy"],
-    "batch_size": 64,
+    "model": "deepfm",
+    "args": {
+        "fields": 26,
+        "dense": 13,
+        "embedding_dim": 16,
+        "hidden": [256, 128],
+        "table": {"initializer": {"kind": "uniform", "scale": 0.01}},
+    },
+    "inputs": {"ids": "C1:C26", "dense": "I1:I13"},
+    "label": "label",
+    "loss": "bce",
+    "optimizer": {"name": "adam", "lr": 1e-3},
+    "table_optimizer": {"name": "adagrad", "lr": 0.02},
+    "metrics": ["auc", "logloss"],
+    "batch_size": 512,
+    "strategy": {"parameter_server": {"consistency": "asynchronous", "servers": 1}},
     "cluster": {"local": {"workers": 2}},
-    "images": {"mean": [0.305], "std": [0.376], "crop_padding": 1},
-    "checkpoints": {"keep": 2, "best": "accuracy"},
-    "evaluator": True,
+    "checkpoints": {"keep": 1, "best": "auc"},
 }
 
 
 def demo(
-    run_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where the run goes.")] = Path(
+    run_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where everything goes.")] = Path(
         "runs/demo"
     ),
+    rows: Annotated[int, typer.Option(help="Clicks to generate.", min=1_000)] = ROWS,
 ) -> None:
-    """Train a small ResNet on handwritten digits with two processes, stop it, and resume it."""
-    from flambeau.errors import MissingDependencyError
+    """Generate a click log, train DeepFM on it with two workers and a server, predict, export."""
+    folder = _unused(run_dir)
+    typer.echo(f"Generating {rows:,} clicks of {DAYS} days in {folder / 'clicks'}")
+    truth = _generate(folder / "clicks", rows)
+    typer.echo(f"Training on {DAYS - 1} days with 2 workers and a server in {folder / 'run'}")
+    result = _train(folder)
+    typer.echo("Predicting the last day, and exporting the model")
+    last_day = folder / "clicks" / f"day_{DAYS - 1}.tsv"
+    predicted = result.predict(last_day, out=folder / "scores")
+    result.export(folder / "export")
+    best = truth.by_day[-1]["click"].auc or 0.0
+    _show(folder, result, best, predicted)
+    raise typer.Exit(rows >= ROWS and result.metrics["auc"] < best - WITHIN)
 
-    if importlib.util.find_spec("sklearn") is None:
-        raise MissingDependencyError("the demo's data comes with it: pip install scikit-learn")
-    path = _unused(run_dir)
-    typer.echo(f"Training the first {FIRST_EPOCHS} of {EPOCHS} epochs with 2 workers in {path}")
-    _train(path, FIRST_EPOCHS)
-    typer.echo(f"Resuming from its last checkpoint, to the end of {EPOCHS} epochs")
-    accuracy = _train(path, EPOCHS)
-    _say_what_next(path, accuracy)
-    raise typer.Exit(accuracy < GOOD_ENOUGH)
+
+def _generate(folder: Path, rows: int) -> "Truth":
+    from flambeau.data.generated import generate_clicks
+
+    return generate_clicks(folder, rows=rows, ids=IDS, days=DAYS)
 
 
-def _train(path: Path, epochs: int) -> float:
+def _train(folder: Path) -> "Result":
     from flambeau.config.job_file import JobFile
     from flambeau.job.from_file import run_file
 
-    job = JobFile.parse({**JOB, "epochs": epochs, "run_dir": str(path)})
-    return run_file(job, Path.cwd()).metrics["accuracy"]
+    days = [str(folder / "clicks" / f"day_{day}.tsv") for day in range(DAYS)]
+    job = JobFile.parse(
+        {
+            **JOB,
+            "train": {"path": days[:-1], "format": "criteo"},
+            "valid": {"path": days[-1:], "format": "criteo"},
+            "run_dir": str(folder / "run"),
+        }
+    )
+    return run_file(job, Path.cwd())
 
 
 def _unused(path: Path) -> Path:
@@ -62,10 +88,30 @@ def _unused(path: Path) -> Path:
     return path if not path.exists() else next(each for each in numbered if not each.exists())
 
 
-def _say_what_next(path: Path, accuracy: float) -> None:
-    verdict = "" if accuracy >= GOOD_ENOUGH else f", but {GOOD_ENOUGH} was expected"
-    typer.echo(f"Accuracy on held-out digits: {accuracy:.4f}{verdict}")
-    typer.echo(f"Everything about the run is in {path}. Next:")
-    typer.echo(f"  tensorboard --logdir {path}/tensorboard")
-    typer.echo(f"  flambeau evaluate {path}@best --metric accuracy")
-    typer.echo(f"  flambeau predict {path} flambeau.cli.digits:held_out --out scores.parquet")
+def _show(folder: Path, result: "Result", best: float, predicted: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    auc, report = result.metrics["auc"], result.report
+    table = Table("", "", show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_row("training", f"{_rows_per_second(result):,.0f} rows/s, 2 workers and a server")
+    table.add_row("AUC of the last day", f"{auc:.4f}; the best reachable is {best:.4f}")
+    table.add_row("tables", ", ".join(_tables(report)))
+    table.add_row("predictions", f"{predicted:,} rows in {folder / 'scores'}")
+    table.add_row("the model", f"{folder / 'export'}: to serve it, docs/guide/serving.md")
+    Console().print(table)
+    typer.echo("Next:")
+    typer.echo(f"  tensorboard --logdir {folder / 'run' / 'tensorboard'}")
+    typer.echo(f"  flambeau tables {folder / 'run'}")
+    typer.echo("  docs/guide/recommenders.md: another model, and your own click logs")
+
+
+def _rows_per_second(result: "Result") -> float:
+    return float(result.report["rows"]["applied"]) / float(result.report["seconds"])
+
+
+def _tables(report: dict[str, Any]) -> Iterable[str]:
+    from flambeau.observe.served import tables_in
+
+    for name, counters in tables_in(report["servers"].values()).items():
+        yield f"{name} with {counters['rows']:,} rows"

@@ -72,6 +72,9 @@ class Binder:
         """Rows as they come from files, assembled."""
         self._hashed |= {name for name in self._salts if holds_text(records.schema, name)}
         columns = to_columns(records, self._nullable, self._salts)
+        for name in self._hashed.intersection(self._settings.keys):
+            as_it_is = records.select([name]).rename_columns([_key(name)])
+            columns |= to_columns(as_it_is)
         return self.assemble(Batch(columns, records.num_rows))
 
     def assemble(self, batch: Batch) -> Batch:
@@ -136,6 +139,10 @@ class Binder:
         if isinstance(column, Jagged):
             raise DataError(f"group='{name}' has several values in a row, or none; give one each")
         return column
+
+    def key(self, batch: Batch, name: str) -> Column:
+        """A column as it is in the data, also if it is text that the model sees as ids."""
+        return batch.columns.get(_key(name), batch[name])
 
     def label_columns(self) -> tuple[str, ...]:
         """The label's columns; these may hold nulls, which mask a row for that task."""
@@ -261,8 +268,8 @@ class Binder:
         parts = [*self.stacks.values(), *crosses.values(), self._single_inputs()]
         names = {name for members in parts for name in members} - crosses.keys()
         # Groups are only compared, which ids are as good for; other uses need what is in the data.
-        kept = {*self.label_columns(), *self._settings.keys, self._settings.weight}
-        kept |= {self._settings.group} - names
+        kept = {*self.label_columns(), self._settings.weight}
+        kept |= {*self._settings.keys, self._settings.group} - names
         names = (names | self._settings.hash.keys()) - kept
         return {name: self._settings.hash.get(name, name) for name in names}
 
@@ -275,6 +282,8 @@ class Binder:
                 found = pa.record_batch({name: pa.array(column, from_pandas=True)})
                 columns |= to_columns(found, salts={name: salt})
                 self._hashed.add(name)
+                if name in self._settings.keys:
+                    columns[_key(name)] = column
         return columns
 
     def _stack(self, named: Mapping[str, Tensor | Jagged]) -> Tensor | Jagged:
@@ -358,6 +367,11 @@ def _tensor(batch: Batch, name: str) -> Tensor:
             "(keys= may name it)"
         )
     return column
+
+
+def _key(name: str) -> str:
+    """Under which name a text that became ids is kept, for predictions."""
+    return f"key:{name}"
 
 
 def _quoted(names: Any) -> str:

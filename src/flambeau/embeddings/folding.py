@@ -32,8 +32,7 @@ class Folds:
     def __call__(self, ids: Tensor) -> Folded:
         """The distinct ones of `ids` in order of appearance, and for each id which it is."""
         ids = ids.reshape(-1).contiguous()
-        if ids.is_inference():
-            # Such a tensor does not tell whether it has changed.
+        if not _tells_changes(ids):
             return self._fold(ids.cpu().numpy())
         key = (ids.data_ptr(), ids.numel(), ids._version)
         for known, _, folded in self._known:
@@ -46,7 +45,7 @@ class Folds:
 
     def grouped(self, ids: Jagged, fields: int) -> Jagged:
         """The bags as `by_field` gives them."""
-        if ids.ids.is_inference():
+        if not _tells_changes(ids):
             return by_field(ids, fields)
         key = (*_key(ids), fields)
         for known, _, grouped in self._grouped:
@@ -63,7 +62,7 @@ class Folds:
             return given.reshape(-1)
         if isinstance(ids, Jagged):
             ids = self.grouped(ids, fields)
-        if given.is_inference():
+        if not _tells_changes(ids):
             return field_ids(ids, fields)
         key = (*_key(ids), fields)
         for known, _, salted in self._salted:
@@ -78,11 +77,19 @@ class Folds:
         return self._fold(ids)
 
 
+def _tells_changes(ids: Tensor | Jagged) -> bool:
+    """Tensors of inference mode do not count their changes."""
+    return not any(part.is_inference() for part in _parts(ids))
+
+
 def _key(ids: Tensor | Jagged) -> _Key:
     """What tells ids from all others, as long as they are kept."""
-    parts = [ids] if isinstance(ids, Tensor) else [ids.ids, ids.offsets]
-    if isinstance(ids, Jagged) and ids.fields is not None:
-        parts.append(ids.fields)
     return tuple(
-        number for part in parts for number in (part.data_ptr(), part.numel(), part._version)
+        number for part in _parts(ids) for number in (part.data_ptr(), part.numel(), part._version)
     )
+
+
+def _parts(ids: Tensor | Jagged) -> list[Tensor]:
+    if isinstance(ids, Tensor):
+        return [ids]
+    return [part for part in (ids.ids, ids.offsets, ids.fields) if part is not None]

@@ -6,7 +6,7 @@ from typing import Any, final
 import pyarrow as pa
 import torch
 
-from flambeau.data.batch import Batch
+from flambeau.data.batch import Batch, Column
 from flambeau.data.binding import Binder
 from flambeau.data.jagged import Jagged
 from flambeau.errors import DataError
@@ -36,7 +36,7 @@ class Scorer:
         positional, named = binder.arguments(prepared)
         with torch.inference_mode():
             output = self._model(*positional, **named)
-        columns = {name: _copied_array(batch, name) for name in self._copied}
+        columns = {name: _copied_array(binder.key(batch, name), name) for name in self._copied}
         columns |= prediction_columns(output, self._loss)
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
@@ -47,8 +47,7 @@ class Scorer:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def _copied_array(batch: Batch, name: str) -> pa.Array:
-    column = batch[name]
+def _copied_array(column: Column, name: str) -> pa.Array:
     if isinstance(column, Jagged):
         raise DataError(f"keys: column '{name}' has several ids in a row, or none; leave it out")
     if not isinstance(column, torch.Tensor):

@@ -126,6 +126,27 @@ class Result:
         options = PredictionOptions(workers, batch_size)
         return predict_run(self._run, self._settings, "latest", data, out, options)
 
+    def export(
+        self,
+        out: str | Path,
+        format: str = "pt2",
+        *,
+        tables: str = "fp32",
+        since: str | Path | None = None,
+    ) -> Path:
+        """Write the model to the new folder `out`, as others can read it: graph, tables, columns.
+
+        `format` is pt2, onnx, torch or torchscript; `tables` says how rows are stored (fp32, bf16,
+        int8). With `since`, another export or a run, only what changed is written.
+        """
+        from flambeau.inference.export import ExportOptions
+        from flambeau.job.exporting import export_run
+
+        options = ExportOptions(format, tables)
+        base = None if since is None else str(since)
+        export_run(self._run, self._settings, "latest", Path(out), options, base)
+        return Path(out)
+
     def export_vectors(
         self,
         data: Any,

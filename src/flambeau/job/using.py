@@ -90,6 +90,8 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
         return _open_validation(run, settings)
     if isinstance(data, str | Path):
         data = FileData(path=str(data))
+    if isinstance(data, FileData):
+        data = _as_trained(data, settings.train)
     if isinstance(data, FileData | DatasetData):
         return _told(opening.open_data(data, opening.code_loader(run), settings.binding.maskable))
     if is_arrays(data):
@@ -97,6 +99,19 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):
         return LoaderSource(data) if takes_an_argument(data) else open_given(run, settings, data())
     return open_source(DatasetData(code=CodeRef(value="given")), lambda _: data)
+
+
+def _as_trained(data: FileData, trained: Any) -> FileData:
+    """Files of which nothing else is said are like those of the training, if their names are."""
+    told = data.format is not None or data.options
+    if told or not isinstance(trained, FileData) or _suffixes(data) != _suffixes(trained):
+        return data
+    return data.model_copy(update={"format": trained.format, "options": trained.options})
+
+
+def _suffixes(data: FileData) -> list[str]:
+    first = data.path if isinstance(data.path, str) else data.path[0]
+    return Path(first).suffixes[-2:]
 
 
 def _told(source: Source) -> Source:

@@ -176,3 +176,17 @@ def test_crosses_of_several_ids_and_of_nothing_are_refused():
 
 
 PINNED = [8799156528518491986, 6643464786435540670, 6295869855813595012]
+
+
+def test_texts_that_are_keys_and_inputs_are_both():
+    def forward(user):
+        return user
+
+    settings = Binding(keys=("user",))
+    binder = Binder(settings, forward, Shape(("user",)))
+    expected = hash_texts(pa.array(["x", "y"]), "user").tolist()
+    from_file = binder.read(pa.record_batch({"user": ["x", "y"]}))
+    in_memory = binder.assemble(Batch({"user": np.array(["x", "y"], object)}, 2))
+    for batch in (from_file, in_memory):
+        assert batch["user"].tolist() == expected
+        assert binder.key(batch, "user").tolist() == ["x", "y"]

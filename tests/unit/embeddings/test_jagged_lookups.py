@@ -114,3 +114,10 @@ def test_sums_and_squares_come_together():
 def test_sums_and_squares_are_not_for_fields():
     with pytest.raises(ModelError, match="'sum_and_squares' is for bags without fields"):
         SparseEmbedding(TableSpec("t", 3), "sum_and_squares", fields=2)
+
+
+def test_bags_may_be_made_in_inference_mode():
+    module = trained(SparseEmbedding(TableSpec("t", 2), "sum", fields=2))
+    bags = jagged.stack([torch.tensor([[1, 2], [3, 4]])])
+    with torch.inference_mode():
+        assert torch.equal(module(bags.slice(0, 1)), module(torch.tensor([[1, 2]])))

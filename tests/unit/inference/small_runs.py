@@ -17,6 +17,7 @@ from flambeau.config import Binding, CodeRef, FileData, JobSettings
 from flambeau.data.jagged import Jagged
 from flambeau.embeddings import SparseEmbedding, TableSpec
 from flambeau.embeddings.attach import tables_of
+from flambeau.models import build
 from flambeau.models.ctr.fields import FieldEmbedding
 from flambeau.tables.chunk import Chunk
 from flambeau.tables.files import TableFileWriter, table_file_name
@@ -119,18 +120,28 @@ def clicks(rows: int = 40, seed: int = 0) -> pa.Table:
 
 def write_run(folder: Path, name: str, rows: Rows | None = None) -> RunDirectory:
     """A run of one of the models; tables have `rows`, by default those of its data."""
+    code = CodeRef(path=f"small_runs:{name}", call=True)
+    settings = {"binding": Binding(**BINDINGS[name]), "loss": LOSSES[name]}
+    return _write(folder, code, globals()[name](), settings, rows)
+
+
+def write_zoo_run(folder: Path, name: str, arguments: dict[str, Any], **settings: Any) -> Any:
+    """A run of a model of `flambeau.models`."""
+    torch.manual_seed(0)
+    code = CodeRef(path="flambeau.models:build", args={"name": name, **arguments}, call=True)
+    return _write(folder, code, build(name, **arguments), settings, None)
+
+
+def _write(
+    folder: Path, code: CodeRef, model: nn.Module, settings: dict[str, Any], rows: Rows | None
+) -> RunDirectory:
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "clicks.parquet"
     pq.write_table(clicks(), data, row_group_size=10)
-    settings = JobSettings(
-        model=CodeRef(path=f"small_runs:{name}", call=True),
-        train=FileData(path=str(data)),
-        binding=Binding(**BINDINGS[name]),
-        loss=LOSSES[name],
-    )
+    job = JobSettings(model=code, train=FileData(path=str(data)), **settings)
     run = RunDirectory(folder / "run")
-    run.prepare(settings.model_dump(mode="json"), "never")
-    add_checkpoint(run, globals()[name](), rows or {}, 1)
+    run.prepare(job.model_dump(mode="json"), "never")
+    add_checkpoint(run, model, rows or {}, 1)
     return run
 
 

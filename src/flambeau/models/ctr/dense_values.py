@@ -20,7 +20,7 @@ def ready(dense: Tensor | None, like: Tensor, count: int) -> Tensor:
 
     Integers are converted. Missing values, scales and NaN are the business of who makes the data.
     """
-    rows = len(like)
+    rows = like.shape[0]  # not len(), which a graph would keep as a constant
     if dense is None:
         if count:
             raise ModelError(
@@ -30,7 +30,7 @@ def ready(dense: Tensor | None, like: Tensor, count: int) -> Tensor:
         return like.new_empty(rows, 0)
     if dense.dim() == 1 and count == 1:
         dense = dense[:, None]
-    if dense.shape != (rows, count):
+    if dense.dim() != 2 or dense.shape[0] != rows or dense.shape[1] != count:
         raise ModelError(
             f"dense values have shape {tuple(dense.shape)}; the model has dense={count}, and the "
             f"ids {rows} rows: give [{rows}, {count}]"

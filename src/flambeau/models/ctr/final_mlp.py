@@ -48,7 +48,7 @@ class BilinearFusion(nn.Module):
     def forward(self, u: Tensor, v: Tensor) -> Tensor:
         """[rows, first] and [rows, second] to [rows]"""
         heads, size, _ = self.weights.shape
-        parts = u.view(len(u), heads, size).transpose(0, 1)  # [heads, rows, first / heads]
+        parts = u.view(u.shape[0], heads, size).transpose(0, 1)  # [heads, rows, first / heads]
         met = torch.bmm(parts, self.weights).transpose(0, 1).flatten(1) * v
         alone: Tensor = self.first(u) + self.second(v)
         return alone.squeeze(1) + met.sum(1)

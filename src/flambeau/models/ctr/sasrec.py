@@ -67,7 +67,7 @@ class SASRec(nn.Module):
         items = self.item_vectors(item)
         if self.logits is not None:
             ids = one_id(item, "item")
-            found: Tensor = self.logits(users, items.view(len(ids), -1), ids, item_probability)
+            found: Tensor = self.logits(users, items.view(ids.shape[0], -1), ids, item_probability)
             return found
         if items.dim() == 2:
             return (users * items).sum(dim=1)

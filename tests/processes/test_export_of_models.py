@@ -1,0 +1,56 @@
+"""Every recommender model can be exported, and gives the same scores afterwards."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_runs import clicks, write_zoo_run
+
+import flambeau as fb
+from flambeau.config import Binding
+from flambeau.inference.export import ExportOptions
+from flambeau.job.exporting import export_run
+from flambeau.job.predicting import predict_run
+from flambeau.job.using import read_settings
+from flambeau.models.ctr import FIELD_MODELS
+
+FIELDS = {"inputs": {"ids": ("C1", "C2", "C3"), "dense": ("I1", "I2")}}
+SHAPE = {"fields": 3, "dense": 2}
+TASKS: dict[str, Any] = {
+    "mmoe": {"arguments": {"tasks": ["click", "buy"]}, "loss": {"click": "bce", "buy": "bce"}},
+    "esmm": {"arguments": {"tasks": ["click", "buy"]}, "loss": {"click": "bce", "buy": "bce"}},
+}
+
+
+def gives_the_same(run: Any, out: Path) -> None:
+    settings = read_settings(run)
+    expected = predict_run(run, settings, "latest", settings.train, None)
+    export_run(run, settings, "latest", out, ExportOptions(inside_mb=0))
+    found = fb.Predictor.load(out).predict(clicks())
+    scores = [name for name in expected.column_names if "probability" in name]
+    assert scores
+    for name in scores:
+        ours, theirs = (np.array(table[name].to_pylist()) for table in (found, expected))
+        assert np.ptp(theirs) > 1e-4
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", FIELD_MODELS)
+def test_models_with_fields(tmp_path: Path, name: str) -> None:
+    run = write_zoo_run(tmp_path, name, SHAPE, binding=Binding(**FIELDS), loss="bce")
+    gives_the_same(run, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_models_of_several_tasks(tmp_path: Path, name: str) -> None:
+    case = TASKS[name]
+    arguments = {**SHAPE, **case["arguments"]}
+    run = write_zoo_run(tmp_path, name, arguments, binding=Binding(**FIELDS), loss=case["loss"])
+    gives_the_same(run, tmp_path / "out")
+
+
+def test_a_model_with_a_history(tmp_path: Path) -> None:
+    inputs = {**FIELDS["inputs"], "item": "item", "history": "history"}
+    run = write_zoo_run(tmp_path, "din", SHAPE, binding=Binding(inputs=inputs), loss="bce")
+    gives_the_same(run, tmp_path / "out")
