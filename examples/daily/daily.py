@@ -1,6 +1,6 @@
 """Seven days of clicks: every day tested before it is trained on, and the news sent to who serves.
 
-    python examples/daily/daily.py --out daily          # about a minute; generates the clicks too
+python examples/daily/daily.py --out daily          # about a minute; generates the clicks too
 """
 
 import argparse

@@ -80,7 +80,7 @@ class Binder:
     def assemble(self, batch: Batch) -> Batch:
         """The batch with its input columns stacked and in the model's precision.
 
-        They also go by the names of the parameters they are for, unless other columns do. Done once
+        Ids also go by the names of the parameters they are for, unless other columns do. Done once
         for a large block of rows, before it is cut into batches.
         """
         columns = self._with_ids(batch)
@@ -98,7 +98,8 @@ class Binder:
             for member in done - set(self.stacks) - set(self._single_inputs()) - self._other_uses():
                 del columns[member]
         for argument, name in self._arguments():
-            columns.setdefault(argument, columns[name])
+            if _holds_ids(columns[name]):
+                columns.setdefault(argument, columns[name])
         return Batch(columns, batch.size, batch.epoch, batch.index)
 
     def arguments(self, batch: Batch) -> tuple[list[Any], dict[str, Any]]:
@@ -357,6 +358,10 @@ def _ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged
             "inputs= (keys= may name it)"
         )
     return column
+
+
+def _holds_ids(column: Column) -> bool:
+    return isinstance(column, Jagged) or column.dtype == torch.int64
 
 
 def _tensor(batch: Batch, name: str) -> Tensor:

@@ -153,7 +153,7 @@ def test_members_of_a_stack_are_let_go_unless_they_are_used_otherwise() -> None:
     binder = Binder(settings, lambda x: x, NAMED)
     some = make_batch()
     batch = Batch({name: some[name] for name in binder.columns}, some.size)
-    assert set(binder.assemble(batch)) == {"inputs", "item", "weight", "x"}
+    assert set(binder.assemble(batch)) == {"inputs", "item", "weight"}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -272,11 +272,13 @@ def test_who_ranks_may_be_an_input_too() -> None:
     assert group is batch["user"]
 
 
-def test_columns_also_go_by_the_names_of_their_parameters() -> None:
-    named = Binder(Binding(inputs={"x": "age"}), lambda x: x, NAMED).assemble(make_batch())
-    assert named["x"] is named["age"]
+def test_ids_also_go_by_the_names_of_their_parameters() -> None:
+    named = Binder(Binding(inputs={"x": "item"}), lambda x: x, NAMED).assemble(make_batch())
+    assert named["x"] is named["item"]
     taken = named.take(torch.tensor([1]))
-    assert taken["x"] is taken["age"]
+    assert taken["x"] is taken["item"]
     shape = Shape(("x", "z", "y"), positional=("x", "z"), labels=("y",))
-    placed = Binder(Binding(), lambda a, b: a, shape).assemble(arrays())
+    batch = Batch({"x": torch.ones(2), "z": torch.tensor([3, 4]), "y": torch.tensor([0, 1])}, 2)
+    placed = Binder(Binding(), lambda a, b: a, shape).assemble(batch)
     assert placed["b"] is placed["z"]
+    assert "a" not in placed
