@@ -13,6 +13,8 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
+from flambeau.data.generated import generate_clicks
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FLAMBEAU = [sys.executable, "-m", "flambeau"]
 
@@ -263,12 +265,18 @@ def make_nothing(folder: Path) -> None:
     """The digits come with scikit-learn; the clicks are made up."""
 
 
+def make_click_logs(folder: Path) -> None:
+    """Seven days of a few rows."""
+    generate_clicks(folder, rows=2_800, ids=200)
+
+
 EXAMPLE_DATA = {
     "digits": ("", make_nothing, "accuracy"),
     "mnist": ("data/mnist", make_mnist, "accuracy"),
     "cifar": ("data/cifar-10-batches-bin", make_cifar, "accuracy"),
     "image_folder": ("data/images", make_images, "accuracy"),
     "clicks": ("", make_nothing, "auc"),
+    "recommender": ("clicks", make_click_logs, "auc"),
 }
 
 
@@ -294,5 +302,8 @@ def test_an_examples_script_runs(tmp_path: Path, example: str) -> None:
 
 
 def test_every_example_is_tested() -> None:
-    served = {"serving"}  # tests/unit/job/test_serving_example.py
-    assert set(EXAMPLE_DATA) | served == {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
+    # tests/unit/job/test_serving_example.py, test_daily_example.py
+    elsewhere = {"serving", "daily"}
+    assert set(EXAMPLE_DATA) | elsewhere == {
+        path.name for path in EXAMPLES.iterdir() if path.is_dir()
+    }

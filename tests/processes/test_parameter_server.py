@@ -87,7 +87,8 @@ def test_synchronous_workers_equal_one_process_with_the_whole_batch(
 ) -> None:
     assert_same_weights(alone(24), served)
     assert_same_tables(alone(24), served)
-    assert served.report["rows"] == {"read": 303, "applied": 303, "dropped": 0, "repeated": 0}
+    rows = {"read": 303, "applied": 303, "dropped": 0, "repeated": 0, "skipped": 0}
+    assert served.report["rows"] == rows
 
 
 def test_so_they_do_with_momentum_and_with_one_server(alone: Alone, tmp_path: Path) -> None:
@@ -150,7 +151,8 @@ def test_free_workers_train_every_row_once_and_learn(tmp_path: Path) -> None:
         observe=QUIET,
         run_dir=tmp_path / "run",
     )
-    assert result.report["rows"] == {"read": 2500, "applied": 2500, "dropped": 0, "repeated": 0}
+    rows = {"read": 2500, "applied": 2500, "dropped": 0, "repeated": 0, "skipped": 0}
+    assert result.report["rows"] == rows
     assert result.report["step"] == 160
     assert result.metrics["accuracy"] > 0.8
     assert [entry["epoch"] for entry in result.history] == [1, 2, 3, 4, 5]
