@@ -13,8 +13,11 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 def _children() -> set[int]:
-    """All that hangs below this process, but for templates, which wait for the next job."""
-    own = psutil.Process().children()
+    """All that hangs below this process, but for templates, which wait for the next job.
+
+    Or end when they have waited long enough, and then are zombies until somebody looks for them.
+    """
+    own = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
     below = [each for child in own for each in child.children(recursive=True)]
     return {each.pid for each in (*own, *below) if each not in own or not _is_template(each)}
 
