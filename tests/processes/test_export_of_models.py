@@ -54,3 +54,11 @@ def test_a_model_with_a_history(tmp_path: Path) -> None:
     inputs = {**FIELDS["inputs"], "item": "item", "history": "history"}
     run = write_zoo_run(tmp_path, "din", SHAPE, binding=Binding(inputs=inputs), loss="bce")
     gives_the_same(run, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["lr", "fm"])
+def test_models_without_fields(tmp_path: Path, name: str) -> None:
+    arguments = {"fields": None, "dense": 0}
+    binding = Binding(inputs={"ids": "history"})
+    run = write_zoo_run(tmp_path, name, arguments, binding=binding, loss="bce")
+    gives_the_same(run, tmp_path / "out")

@@ -46,11 +46,13 @@ def _expand(names: Any) -> Any:
         return tuple(columns(names))
     if isinstance(names, list | tuple):
         return tuple(
-            name
-            for item in names
-            for name in (columns(item) if isinstance(item, str) and _RANGE.match(item) else [item])
+            name for item in names for name in (_expand(item) if _is_several(item) else [item])
         )
     return names
+
+
+def _is_several(item: Any) -> bool:
+    return isinstance(item, list | tuple) or (isinstance(item, str) and bool(_RANGE.match(item)))
 
 
 class Binding(Settings):

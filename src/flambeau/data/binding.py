@@ -58,7 +58,8 @@ class Binder:
         self._label = self._label_columns()
         read = [name for name in self._used() if name not in settings.crosses]
         read += [name for members in settings.crosses.values() for name in members]
-        for name in read:
+        read_or_not = [name for name in settings.hash if name not in settings.crosses]
+        for name in [*read, *read_or_not]:
             self._check(name)
         self.stacks = self._stacks()
         wants_all = whole_batch or self._batch_parameter is not None
@@ -84,6 +85,8 @@ class Binder:
         for a large block of rows, before it is cut into batches.
         """
         columns = self._with_ids(batch)
+        for name in self.label_columns():
+            _refuse_text(columns.get(name), f"label '{name}'")
         for name, members in self._settings.crosses.items():
             columns[name] = crossing.cross(name, [columns[member] for member in members])
         for name, members in self.stacks.items():
@@ -362,6 +365,11 @@ def _ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged
 
 def _holds_ids(column: Column) -> bool:
     return isinstance(column, Jagged) or column.dtype == torch.int64
+
+
+def _refuse_text(column: Column | None, what: str) -> None:
+    if isinstance(column, np.ndarray):
+        raise DataError(f"{what} holds text or lists, not numbers; make numbers of it in the data")
 
 
 def _tensor(batch: Batch, name: str) -> Tensor:

@@ -53,10 +53,11 @@ class Feed:
         self._left: list[Any] = []
 
     def begin(self, tensors: Sequence[Tensor]) -> None:
-        """The results of all look-ups; a padded one is followed by its mask."""
+        """The results of all look-ups; a padded one is followed by its mask, a sum by squares."""
         rest = list(tensors)
         self._left = [
-            (rest.pop(0), rest.pop(0)) if lookup.mask else rest.pop(0) for lookup in self._lookups
+            (rest.pop(0), rest.pop(0)) if lookup.mask or lookup.squares else rest.pop(0)
+            for lookup in self._lookups
         ]
 
     def next(self) -> Any:

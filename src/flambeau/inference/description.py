@@ -27,11 +27,12 @@ class Parameter(Settings):
 
 
 class GraphInput(Settings):
-    """An input of the graph: the result of a look-up (or its mask), or an argument."""
+    """An input of the graph: the result of a look-up (its mask, its squares), or an argument."""
 
     name: str
     lookup: int | None = None
     mask: bool = False
+    squares: bool = False
     argument: str | None = None
     dtype: str
     shape: tuple[int | None, ...]

@@ -204,6 +204,8 @@ def _lookup_labels(source: GraphSource) -> list[dict[str, Any]]:
     for number, lookup in enumerate(source.lookups if source.where == "outside" else ()):
         labels.append({"lookup": number, "mask": False})
         labels += [{"lookup": number, "mask": True}] if lookup.mask else []
+        second = {"lookup": number, "mask": False, "squares": True}
+        labels += [second] if lookup.squares else []
     return labels
 
 
@@ -215,7 +217,8 @@ def _name(label: Mapping[str, Any], lookups: Sequence[Lookup]) -> str:
     argument = label.get("argument")
     if argument is None:
         table = lookups[label["lookup"]].table
-        argument = f"{table}_{label['lookup']}{'_mask' * label['mask']}"
+        part = "_mask" if label["mask"] else "_squares" if label.get("squares") else ""
+        argument = f"{table}_{label['lookup']}{part}"
     return re.sub(r"\W", "_", argument)
 
 

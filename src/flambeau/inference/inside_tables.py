@@ -39,7 +39,7 @@ class InsideTable(nn.Module):
         self.register_buffer("salts", salts)
         self.count = len(ids)
 
-    def forward(self, ids: Any) -> Tensor:
+    def forward(self, ids: Any) -> Tensor | tuple[Tensor, Tensor]:
         """The rows of ids [...]: [..., dim], or pooled over the last dimension."""
         if isinstance(ids, Jagged):
             raise ModelError("a graph cannot look jagged ids up itself; use inside_mb=0")
@@ -50,6 +50,8 @@ class InsideTable(nn.Module):
             return found
         if self.pooling == "max":
             return found.amax(dim=-2)
+        if self.pooling == "sum_and_squares":
+            return found.sum(dim=-2), found.square().sum(dim=-2)
         return found.sum(dim=-2) if self.pooling == "sum" else found.mean(dim=-2)
 
     def _places(self, ids: Tensor) -> Tensor:

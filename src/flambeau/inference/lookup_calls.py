@@ -47,6 +47,11 @@ class Lookup(Settings):
     shape: tuple[int, ...] = ()
     mask: bool = False
 
+    @property
+    def squares(self) -> bool:
+        """Whether a second result follows: the sum of the rows' squares."""
+        return self.pooling == "sum_and_squares"
+
     def ids(self, values: Mapping[str, Leaf]) -> Leaf:
         """The ids of this look-up, from the arguments by name."""
         first = values[self.pieces[0].argument]

@@ -31,7 +31,9 @@ class PredictionsFolder:
     def begin(self, parts: Sequence[Part]) -> list[Part]:
         """Create the folder, or go on in it; the parts that are not there yet."""
         manifest = self.path / MANIFEST
-        if manifest.is_file():
+        if manifest.is_file() and not any(self.path.glob("part-*")):
+            self._write(parts, complete=False)  # whoever began here has nothing to lose
+        elif manifest.is_file():
             self._require_same(_read(manifest))
         elif self.path.is_dir() and any(self.path.iterdir()):
             raise ConfigError(

@@ -1,9 +1,11 @@
 """A model's predictions for batches of rows, as Arrow."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from flambeau.data.batch import Batch, Column
@@ -29,6 +31,7 @@ class Scorer:
     ) -> None:
         self._model, self._loss, self._copied = model, loss, copied
         self._transform = transform
+        self._told = False
 
     def score(self, batch: Batch, binder: Binder) -> pa.RecordBatch:
         """One row of predictions for each row of the batch, in order."""
@@ -37,7 +40,9 @@ class Scorer:
         with torch.inference_mode():
             output = self._model(*positional, **named)
         columns = {name: _copied_array(binder.key(batch, name), name) for name in self._copied}
-        columns |= prediction_columns(output, self._loss)
+        predicted = prediction_columns(output, self._loss)
+        self._tell_of_nan(predicted, batch.size)
+        columns |= predicted
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
             raise DataError(
@@ -45,6 +50,21 @@ class Scorer:
                 "give one output for each row"
             )
         return pa.RecordBatch.from_pydict(columns)
+
+    def _tell_of_nan(self, columns: Mapping[str, pa.Array], rows: int) -> None:
+        """Say once that there is no prediction for some rows."""
+        for name, column in columns.items() if not self._told else ():
+            if not pa.types.is_floating(column.type):
+                continue
+            missing = pc.sum(pc.is_nan(column)).as_py() or 0
+            if missing:
+                self._told = True
+                warnings.warn(
+                    f"{name} is NaN for {missing} of the first {rows} rows with any: numbers are "
+                    "missing (NaN) in the inputs, or the model diverged",
+                    stacklevel=2,
+                )
+                return
 
 
 def _copied_array(column: Column, name: str) -> pa.Array:

@@ -162,7 +162,7 @@ def load_initial_weights(
     if not Path(path).is_dir():
         raise CheckpointError(f"init_from: there is no run {path}")
     report = load_weights(model, read_checkpoint(resolve(run, which)).model, patterns)
-    if not report.loaded and not has_tables(model):
+    if not report.loaded and (report.missing or not has_tables(model)):
         raise ModelError(f"init_from={reference}: nothing in it fits the model:\n{report}")
     if not report.complete:
         warn(f"init_from={reference}: not everything fits:\n{report}")

@@ -11,7 +11,8 @@ from flambeau.checkpoint import RunDirectory, lease, resolve
 from flambeau.checkpoint.store import read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights
 from flambeau.config import ArrayData, CodeRef, DatasetData, FileData, JobSettings
-from flambeau.data import Source, open_source
+from flambeau.data import Source, StreamedSource, open_source
+from flambeau.data.arrow_columns import holds_text
 from flambeau.data.loader import in_order
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.embeddings.attach import has_tables
@@ -51,8 +52,8 @@ def evaluate_run(
     run: RunDirectory, settings: JobSettings, which: str, data: Any, metrics: tuple[str, ...]
 ) -> Scores:
     """Metrics of a checkpoint on `data`, or on the job's validation data."""
-    model = load_model(run, settings, which)
-    return evaluate_model(run, settings, model, open_given(run, settings, data), metrics)
+    source = open_given(run, settings, data)
+    return evaluate_model(run, settings, load_model(run, settings, which), source, metrics)
 
 
 def evaluate_model(
@@ -93,12 +94,51 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     if isinstance(data, FileData):
         data = _as_trained(data, settings.train)
     if isinstance(data, FileData | DatasetData):
-        return _told(opening.open_data(data, opening.code_loader(run), settings.binding.maskable))
+        source = opening.open_data(data, opening.code_loader(run), settings.binding.maskable)
+        require_kinds(source, settings)
+        return _told(source)
     if is_arrays(data):
         return opening.array_source(data, settings.binding.maskable)
     if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):
         return LoaderSource(data) if takes_an_argument(data) else open_given(run, settings, data())
     return open_source(DatasetData(code=CodeRef(value="given")), lambda _: data)
+
+
+def require_kinds(source: Source, settings: JobSettings) -> None:
+    """Refuse texts where the model was trained with numbers, and the other way round.
+
+    They would become other ids. Nothing is said if the training's files are gone.
+    """
+    trained = settings.train
+    if not isinstance(trained, FileData) or not isinstance(source, StreamedSource):
+        return
+    try:
+        before = opening.open_data(trained, _no_code)
+    except DataError:
+        return
+    if not isinstance(before, StreamedSource):
+        return
+    used = {*_names(settings.binding.inputs), *_names(settings.binding.crosses)}
+    for name in used.intersection(source.schema.names, before.schema.names):
+        now, then = (holds_text(each.schema, name) for each in (source, before))
+        if now != then:
+            kinds = ("texts", "numbers") if now else ("numbers", "texts")
+            raise DataError(
+                f"column '{name}' holds {kinds[0]}, but the model was trained with {kinds[1]}, "
+                "which gave other ids; give it as it was"
+            )
+
+
+def _names(inputs: Any) -> list[str]:
+    """All columns in a setting of inputs."""
+    if isinstance(inputs, str):
+        return [inputs]
+    parts = inputs.values() if isinstance(inputs, dict) else inputs or ()
+    return [name for part in parts for name in _names(part)]
+
+
+def _no_code(ref: CodeRef) -> Any:
+    raise AssertionError("files need no code")
 
 
 def _as_trained(data: FileData, trained: Any) -> FileData:

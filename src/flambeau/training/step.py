@@ -164,13 +164,18 @@ class OwnStep(Step):
 
 def not_finite(value: float, batch: Batch, step: int) -> Exception:
     """An error that says where a loss turned bad, and in which column, if the data is to blame."""
-    where = f"the loss is {value} at step {step} (epoch {batch.epoch}, batch {batch.index})"
+    where = f"the loss is {value} at step {step} of epoch {batch.epoch}"
     for name, column in batch.columns.items():
         if isinstance(column, Tensor) and column.is_floating_point():
             bad = ~torch.isfinite(column).reshape(batch.size, -1).all(dim=1)
             if bool(bad.any()):
                 row = int(bad.nonzero()[0])
-                return DataError(f"{where}: column '{name}' is not finite in row {row} of it")
+                places = torch.isfinite(column[row]).logical_not().flatten().nonzero().flatten()
+                which = f", places {places.tolist()}" if column.dim() > 1 else ""
+                return DataError(
+                    f"{where}: column '{name}' is not finite in row {row} of the batch{which}; "
+                    "fill in what is missing in the data"
+                )
     return JobFailedError(
         f"{where}; the data is finite, so the training diverged: lower the learning rate, or "
         "set clip_norm"

@@ -252,9 +252,9 @@ def test_text_cannot_be_stacked_with_numbers() -> None:
 
 
 def test_text_cannot_be_a_label() -> None:
-    binder = Binder(Binding(inputs=["age"], label="name"), lambda x: x, NAMED)
-    with pytest.raises(DataError, match="'name' holds text"):
-        binder.label(binder.assemble(make_batch()))
+    binder = Binder(Binding(inputs=["age", "name"], label="name"), lambda x: x, NAMED)
+    with pytest.raises(DataError, match="label 'name' holds text"):
+        binder.assemble(make_batch())
 
 
 def test_a_function_without_a_signature_is_refused() -> None:

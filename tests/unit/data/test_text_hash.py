@@ -190,3 +190,8 @@ def test_texts_that_are_keys_and_inputs_are_both():
     for batch in (from_file, in_memory):
         assert batch["user"].tolist() == expected
         assert binder.key(batch, "user").tolist() == ["x", "y"]
+
+
+def test_a_salt_for_a_column_that_is_not_there_is_refused():
+    with pytest.raises(DataError, match="no column 'histry'"):
+        Binder(Binding(hash={"histry": "item"}), lambda a: a, Shape(("a",)))

@@ -122,3 +122,12 @@ def test_a_model_that_does_not_give_one_output_for_each_row_is_refused() -> None
     scorer = Scorer(lambda x: x[:1], None, ("id",))
     with pytest.raises(DataError, match="one output for each row"):
         scorer.score(Rows().take(np.arange(3)), binder)
+
+
+def test_predictions_that_are_not_numbers_are_told_of_once() -> None:
+    scorer = Scorer(lambda x: x, "mse", ())
+    binder = Binder(Binding(), lambda x: x, Shape(("x",)))
+    batch = Batch({"x": torch.tensor([1.0, float("nan")])}, 2)
+    with pytest.warns(UserWarning, match="prediction is NaN for 1 of the first 2 rows"):
+        scorer.score(batch, binder)
+    scorer.score(batch, binder)

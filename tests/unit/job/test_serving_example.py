@@ -23,7 +23,7 @@ def post(app: Any, path: str, rows: Any) -> Any:
     async def ask() -> Any:
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
-            return (await client.post(path, json=rows)).json()
+            return await client.post(path, json=rows)
 
     return asyncio.run(ask())
 
@@ -35,7 +35,10 @@ def test_rows_are_answered_with_predictions(
     export_run(run, read_settings(run), "latest", tmp_path / "out", ExportOptions("torchscript"))
     monkeypatch.setenv("EXPORT", str(tmp_path / "out"))
     app = runpy.run_path(str(APP))["app"]
-    answer = post(app, "/predict", [{"I1": 1, "I2": 0.5}, {"I1": 0, "I2": 2}])
+    answer = post(app, "/predict", [{"I1": 1, "I2": 0.5}, {"I1": 0, "I2": 2}]).json()
     assert [set(row) for row in answer] == [{"prediction", "probabilities"}] * 2
     assert sum(answer[0]["probabilities"]) == pytest.approx(1)
-    assert post(app, "/refresh", None) is False
+    assert post(app, "/refresh", None).json() is False
+    refused = post(app, "/predict", [{"I1": 1}])
+    assert refused.status_code == 422
+    assert "I2" in refused.json()["detail"]

@@ -148,16 +148,16 @@ def test_early_stopping_on_a_metric_that_is_not_evaluated_is_explained() -> None
         Training(epochs=9, scores=[1.0], early_stopping={"metric": "auc"})
 
 
-def test_a_diverging_loss_names_step_epoch_and_batch() -> None:
+def test_a_diverging_loss_names_step_and_epoch() -> None:
     training = Training(epochs=500, lr=1e12)
-    with pytest.raises(JobFailedError, match=r"at step \d+ \(epoch \d+, batch \d\).*diverged"):
+    with pytest.raises(JobFailedError, match=r"at step \d+ of epoch \d+; .*diverged"):
         training.run()
 
 
 def test_a_column_that_is_not_finite_is_named() -> None:
     x = torch.linspace(-1, 1, ROWS)
     x[7] = float("nan")
-    with pytest.raises(DataError, match=r"epoch 0, batch \d\): column 'x' is not finite in row"):
+    with pytest.raises(DataError, match="epoch 0: column 'x' is not finite in row"):
         Training(x=x).run()
 
 

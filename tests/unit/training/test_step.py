@@ -84,7 +84,7 @@ def test_the_share_scales_the_gradient_and_not_the_loss_shown(accumulate: int) -
 def test_a_column_that_is_not_finite_is_named_with_step_batch_and_row() -> None:
     batch = make_batch()
     batch["x"][4] = float("nan")
-    place = r"nan at step 9 \(epoch 3, batch 5\): column 'x' is not finite in row 4"
+    place = "nan at step 9 of epoch 3: column 'x' is not finite in row 4"
     with pytest.raises(DataError, match=place):
         step_once(batch)
 
