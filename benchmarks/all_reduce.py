@@ -5,12 +5,11 @@ import itertools
 import os
 import sys
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 
-from measure import Pairs, interleave, report
-from turns import HERE, TRIAL_BLOCKS, Side, fastest
-from workloads import WORKERS, WORKLOADS, Workload
+from measure import report
+from turns import HERE, Side, fastest, take_turns
+from workloads import WORKERS, WORKLOADS
 
 VARIANTS = list(itertools.product(("dataloader", "indexed"), ("fused", "plain")))
 
@@ -29,32 +28,16 @@ def main() -> None:
                 ours(name, blocks, folder / "ours") as our_side,
                 peer(name, variant, blocks, folder / "peer") as peer_side,
             ):
-                pairs = measure(WORKLOADS[name], our_side, peer_side, options.pairs)
+                speed = WORKLOADS[name].samples_per_second
+                pairs = take_turns(our_side, peer_side, options.pairs, speed)
             report(f"all_reduce/{name}", pairs, "samples/s", peer_variant="/".join(variant))
 
 
 def fastest_variant(name: str, directory: Path) -> Variant:
-    """The peer's best way, in a short run of all of them against each other."""
-    with ExitStack() as stack:
-        sides = {
-            variant: stack.enter_context(
-                peer(name, variant, TRIAL_BLOCKS, directory / "-".join(variant))
-            )
-            for variant in VARIANTS
-        }
-        return fastest(sides)
-
-
-def measure(workload: Workload, our_side: Side, peer_side: Side, pairs: int) -> Pairs:
-    """Samples per second of both sides; their first block is not counted."""
-    our_side.block()
-    peer_side.block()
-    return interleave(lambda: speed(workload, our_side), lambda: speed(workload, peer_side), pairs)
-
-
-def speed(workload: Workload, side: Side) -> float:
-    """Samples per second in the next block of a side."""
-    return workload.samples_per_second(side.block())
+    """The peer's best way."""
+    return fastest(
+        VARIANTS, lambda each, blocks: peer(name, each, blocks, directory / "-".join(each))
+    )
 
 
 def ours(name: str, blocks: int, directory: Path) -> Side:

@@ -6,9 +6,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from all_reduce import VARIANTS, fastest_variant, measure, peer
+from all_reduce import VARIANTS, fastest_variant, peer
 from measure import report
-from turns import HERE, Side
+from turns import HERE, Side, take_turns
 from workloads import WORKLOADS
 
 WORKLOAD = "mlp"
@@ -25,7 +25,8 @@ def main() -> None:
             ours(directory / "ours") as our_side,
             peer(WORKLOAD, variant, options.pairs + 1, directory / "peer") as peer_side,
         ):
-            pairs = measure(WORKLOADS[WORKLOAD], our_side, peer_side, options.pairs)
+            speed = WORKLOADS[WORKLOAD].samples_per_second
+            pairs = take_turns(our_side, peer_side, options.pairs, speed)
     report("hogwild", pairs, "samples/s", peer_variant="/".join(variant))
 
 

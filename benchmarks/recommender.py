@@ -5,12 +5,11 @@ import itertools
 import os
 import sys
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 
 from dlrm import samples_per_second
-from measure import Pairs, interleave, report
-from turns import HERE, TRIAL_BLOCKS, Side, fastest
+from measure import report
+from turns import HERE, Side, fastest, take_turns
 
 CORES = 2
 #: Rows of the table, few and many.
@@ -37,7 +36,7 @@ def against_plain(precision: str, options: argparse.Namespace, directory: Path) 
         ours(precision, 0, directory / "ours") as our_side,
         peer(variant, options.pairs + 1, directory / "peer") as peer_side,
     ):
-        pairs = take_turns(our_side, peer_side, options.pairs)
+        pairs = take_turns(our_side, peer_side, options.pairs, samples_per_second)
     named = f"{variant[0]} table(s)/{variant[1]} threads/fp32"
     report(f"recommender/dlrm_{precision}", pairs, "samples/s", peer_variant=named)
 
@@ -49,29 +48,13 @@ def by_size(options: argparse.Namespace, directory: Path) -> None:
         ours("fp32", many, directory / "many") as large,
         ours("fp32", few, directory / "few") as small,
     ):
-        pairs = take_turns(large, small, options.pairs)
+        pairs = take_turns(large, small, options.pairs, samples_per_second)
     report("recommender/many_ids", pairs, "samples/s", peer_variant=f"{few} ids, not {many}")
 
 
-def take_turns(first: Side, second: Side, pairs: int) -> Pairs:
-    """Blocks of both by turns, after one of each that is not counted."""
-    first.block()
-    second.block()
-    return interleave(
-        lambda: samples_per_second(first.block()),
-        lambda: samples_per_second(second.block()),
-        pairs,
-    )
-
-
 def fastest_variant(directory: Path) -> Variant:
-    """The peer's best way, in a short run of all of them against each other."""
-    with ExitStack() as stack:
-        sides = {
-            variant: stack.enter_context(peer(variant, TRIAL_BLOCKS, directory / "-".join(variant)))
-            for variant in VARIANTS
-        }
-        return fastest(sides)
+    """The peer's best way."""
+    return fastest(VARIANTS, lambda each, blocks: peer(each, blocks, directory / "-".join(each)))
 
 
 def ours(precision: str, rows: int, directory: Path) -> Side:

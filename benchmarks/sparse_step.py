@@ -5,12 +5,11 @@ import itertools
 import os
 import sys
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 
 from deepfm import samples_per_second
-from measure import interleave, report
-from turns import HERE, TRIAL_BLOCKS, Side, fastest
+from measure import report
+from turns import HERE, Side, fastest, take_turns
 
 CORES = 2
 STRATEGIES = ("parameter_server", "hybrid")
@@ -36,25 +35,14 @@ def measure(strategy: str, variant: Variant, pairs: int, directory: Path) -> Non
         ours(strategy, pairs + 1, directory / "ours") as our_side,
         peer(variant, pairs + 1, directory / "peer") as peer_side,
     ):
-        our_side.block()
-        peer_side.block()
-        found = interleave(
-            lambda: samples_per_second(our_side.block()),
-            lambda: samples_per_second(peer_side.block()),
-            pairs,
-        )
+        found = take_turns(our_side, peer_side, pairs, samples_per_second)
     named = f"{variant[0]}/{variant[1]} threads"
     report(f"sparse_step/{strategy}", found, "samples/s", peer_variant=named)
 
 
 def fastest_variant(directory: Path) -> Variant:
-    """The peer's best way, in a short run of all of them against each other."""
-    with ExitStack() as stack:
-        sides = {
-            variant: stack.enter_context(peer(variant, TRIAL_BLOCKS, directory / "-".join(variant)))
-            for variant in VARIANTS
-        }
-        return fastest(sides)
+    """The peer's best way."""
+    return fastest(VARIANTS, lambda each, blocks: peer(each, blocks, directory / "-".join(each)))
 
 
 def ours(strategy: str, blocks: int, directory: Path) -> Side:

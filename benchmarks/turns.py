@@ -10,10 +10,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
+
+from measure import Pairs, interleave
 
 SOCKET = "turns"
 PATIENCE_SECONDS = 300
@@ -108,13 +111,25 @@ class Side:
             process.wait(PATIENCE_SECONDS)
 
 
-def fastest(sides: Mapping[Variant, Side]) -> Variant:
-    """The one with the shortest blocks, of `TRIAL_BLOCKS` of which the first is not counted."""
-    times: dict[Variant, list[float]] = {variant: [] for variant in sides}
-    for _ in range(TRIAL_BLOCKS):
-        for variant, side in sides.items():
-            times[variant].append(side.block())
-    return min(sides, key=lambda variant: statistics.median(times[variant][1:]))
+def fastest(variants: Sequence[Variant], start: Callable[[Variant, int], Side]) -> Variant:
+    """The one with the shortest blocks, in a short run of all of them against each other.
+
+    `start` starts one for so many blocks, of which the first is not counted.
+    """
+    times: dict[Variant, list[float]] = {variant: [] for variant in variants}
+    with ExitStack() as stack:
+        sides = {each: stack.enter_context(start(each, TRIAL_BLOCKS)) for each in variants}
+        for _ in range(TRIAL_BLOCKS):
+            for variant, side in sides.items():
+                times[variant].append(side.block())
+    return min(variants, key=lambda variant: statistics.median(times[variant][1:]))
+
+
+def take_turns(ours: Side, peer: Side, pairs: int, speed: Callable[[float], float]) -> Pairs:
+    """The speeds of both sides, from the seconds of blocks; their first is not counted."""
+    ours.block()
+    peer.block()
+    return interleave(lambda: speed(ours.block()), lambda: speed(peer.block()), pairs)
 
 
 def python_path() -> str:

@@ -58,8 +58,7 @@ class Binder:
         self._label = self._label_columns()
         read = [name for name in self._used() if name not in settings.crosses]
         read += [name for members in settings.crosses.values() for name in members]
-        read_or_not = [name for name in settings.hash if name not in settings.crosses]
-        for name in [*read, *read_or_not]:
+        for name in [*read, *(settings.hash.keys() - settings.crosses.keys())]:
             self._check(name)
         self.stacks = self._stacks()
         wants_all = whole_batch or self._batch_parameter is not None

@@ -1,7 +1,8 @@
 """The distinct ids of tensors, found once for all who ask."""
 
 from collections import deque
-from typing import Any, final
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, final
 
 import numpy as np
 from torch import Tensor
@@ -17,6 +18,7 @@ REMEMBERED = 4
 Folded = tuple[Ids, np.ndarray[Any, np.dtype[np.int32]]]
 
 _Key = tuple[int, ...]
+Made = TypeVar("Made")
 
 
 @final
@@ -25,68 +27,54 @@ class Folds:
 
     def __init__(self) -> None:
         self._fold = Fold()
-        self._known: deque[tuple[_Key, Tensor, Folded]] = deque(maxlen=REMEMBERED)
-        self._grouped: deque[tuple[_Key, Jagged, Jagged]] = deque(maxlen=REMEMBERED)
-        self._salted: deque[tuple[_Key, Tensor | Jagged, Tensor]] = deque(maxlen=REMEMBERED)
+        self._known: _Remembered[Folded] = _Remembered()
+        self._grouped: _Remembered[Jagged] = _Remembered()
+        self._salted: _Remembered[Tensor] = _Remembered()
 
     def __call__(self, ids: Tensor) -> Folded:
         """The distinct ones of `ids` in order of appearance, and for each id which it is."""
         ids = ids.reshape(-1).contiguous()
-        if not _tells_changes(ids):
-            return self._fold(ids.cpu().numpy())
-        key = (ids.data_ptr(), ids.numel(), ids._version)
-        for known, _, folded in self._known:
-            if known == key:
-                return folded
-        folded = self._fold(ids.cpu().numpy())
-        # The tensor is kept, so that its memory is not given to another one.
-        self._known.append((key, ids, folded))
-        return folded
+        return self._known.get(ids, 0, lambda: self._fold(ids.cpu().numpy()))
 
     def grouped(self, ids: Jagged, fields: int) -> Jagged:
         """The bags as `by_field` gives them."""
-        if not _tells_changes(ids):
-            return by_field(ids, fields)
-        key = (*_key(ids), fields)
-        for known, _, grouped in self._grouped:
-            if known == key:
-                return grouped
-        grouped = by_field(ids, fields)
-        self._grouped.append((key, ids, grouped))
-        return grouped
+        return self._grouped.get(ids, fields, lambda: by_field(ids, fields))
 
     def flat(self, ids: Tensor | Jagged, fields: int | None) -> Tensor:
         """The ids [n] that a look-up uses; of `fields`, each with its own ones."""
-        given = ids.ids if isinstance(ids, Jagged) else ids
         if fields is None:
-            return given.reshape(-1)
-        if isinstance(ids, Jagged):
-            ids = self.grouped(ids, fields)
-        if not _tells_changes(ids):
-            return field_ids(ids, fields)
-        key = (*_key(ids), fields)
-        for known, _, salted in self._salted:
-            if known == key:
-                return salted
-        salted = field_ids(ids, fields)
-        self._salted.append((key, ids, salted))
-        return salted
+            return (ids.ids if isinstance(ids, Jagged) else ids).reshape(-1)
+        bags = self.grouped(ids, fields) if isinstance(ids, Jagged) else ids
+        return self._salted.get(bags, fields, lambda: field_ids(bags, fields))
 
     def arrays(self, ids: Ids) -> Folded:
         """The same for an array, which is not remembered."""
         return self._fold(ids)
 
 
-def _tells_changes(ids: Tensor | Jagged) -> bool:
-    """Tensors of inference mode do not count their changes."""
-    return not any(part.is_inference() for part in _parts(ids))
+@final
+class _Remembered(Generic[Made]):
+    """What was made of the last few ids."""
 
+    def __init__(self) -> None:
+        # The ids are kept, so that their memory is not given to others.
+        self._known: deque[tuple[_Key, Tensor | Jagged, Made]] = deque(maxlen=REMEMBERED)
 
-def _key(ids: Tensor | Jagged) -> _Key:
-    """What tells ids from all others, as long as they are kept."""
-    return tuple(
-        number for part in _parts(ids) for number in (part.data_ptr(), part.numel(), part._version)
-    )
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, ids: Tensor | Jagged, fields: int, make: Callable[[], Made]) -> Made:
+        """What is known of these ids, or what `make` makes of them."""
+        parts = _parts(ids)
+        if any(part.is_inference() for part in parts):
+            return make()  # such a tensor does not tell whether it has changed
+        key = (fields, *(n for p in parts for n in (p.data_ptr(), p.numel(), p._version)))
+        for known, _, made in self._known:
+            if known == key:
+                return made
+        made = make()
+        self._known.append((key, ids, made))
+        return made
 
 
 def _parts(ids: Tensor | Jagged) -> list[Tensor]:
