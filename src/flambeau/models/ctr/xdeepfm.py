@@ -43,7 +43,7 @@ class CompressedInteraction(nn.Module):
                 x = _first_layer(weight, fields)
             else:
                 x = weight @ (x[:, None] * fields).flatten(0, 1)
-            before = x.unflatten(1, (-1, dim)).transpose(0, 1)  # [rows, maps, dim]
+            before = x.view(x.shape[0], -1, dim).transpose(0, 1)  # [rows, maps, dim]
             sums.append(before.sum(2))
         # Of the last layer only sums are wanted, so the sums of products are enough.
         products = torch.bmm(before, x0.transpose(1, 2)).flatten(1)
@@ -54,7 +54,7 @@ def _first_layer(weight: Tensor, x: Tensor) -> Tensor:
     """sum_{i,j} W_{h,i,j} x_i x_j, from the products with i <= j, for x [fields, any]."""
     count = x.shape[0]
     first, second = torch.triu_indices(count, count, device=x.device)
-    square = weight.unflatten(1, (count, count))
+    square = weight.view(-1, count, count)
     both = (square.triu() + square.mT.triu(1)).flatten(1).index_select(1, first * count + second)
     return both @ (x.index_select(0, first) * x.index_select(0, second))
 
