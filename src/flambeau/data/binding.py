@@ -67,7 +67,9 @@ class Binder:
         self._nullable = frozenset(self.label_columns())
         self._salts = self._input_salts()
         self._bags = frozenset(
-            column for name, column in self._arguments() if takes_bags(parameters[name].annotation)
+            column
+            for name, column in self._arguments()
+            if name in parameters and takes_bags(parameters[name].annotation)
         )
         self._hashed: set[str] = set()
 
