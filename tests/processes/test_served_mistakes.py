@@ -19,7 +19,7 @@ from toy import (
 )
 
 import flambeau as fb
-from flambeau.errors import ConfigError, JobFailedError, ModelError
+from flambeau.errors import CheckpointError, ConfigError, JobFailedError, ModelError
 
 
 def fit(model: Any, data: Any, path: Path, strategy: Any, **changes: Any) -> Any:
@@ -62,6 +62,19 @@ def test_or_it_is_left_out_and_counted(consistency: Any, dropped: int, tmp_path:
         "skipped": 0,
     }
     assert all(torch.isfinite(value).all() for value in result.model.state_dict().values())
+
+
+def test_a_run_that_failed_at_its_first_step_may_be_started_anew(tmp_path: Path) -> None:
+    data = make_clicks(200)
+    strategy = fb.ParameterServer(consistency="asynchronous")
+    with pytest.raises(JobFailedError):
+        fit(Spoiler(), {**data, "x": data["x"] + 1e9}, tmp_path / "run", strategy)
+    with pytest.raises(CheckpointError, match="has trained nothing"):
+        fb.Predictor.load(tmp_path / "run")
+    result = fit(Spoiler(), data, tmp_path / "run", strategy, batch_size=20, seed=1)
+    assert result.report["rows"]["applied"] == 200
+    events = (tmp_path / "run" / "events.jsonl").read_text()
+    assert "not finite" not in events
 
 
 def test_a_step_does_not_wait_for_a_backup_worker(tmp_path: Path) -> None:
