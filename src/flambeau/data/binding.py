@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from flambeau.config import Binding
+from flambeau.config.settings import close_to
 from flambeau.data import crossing, jagged
 from flambeau.data.arrow_columns import holds_text, to_columns
 from flambeau.data.batch import Batch, Column
@@ -261,8 +262,10 @@ class Binder:
 
     def _check(self, name: str) -> None:
         if name not in self._shape.columns:
+            close = close_to(name, self._shape.columns)
+            hint = f"did you mean '{close}'? The" if close else "the"
             raise DataError(
-                f"there is no column '{name}'; the data has {_quoted(self._shape.columns)}"
+                f"there is no column '{name}'; {hint} data has {_quoted(self._shape.columns)}"
             )
 
     def _input_salts(self) -> dict[str, str]:

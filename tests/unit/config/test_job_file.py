@@ -292,6 +292,10 @@ def test_an_unknown_model_names_the_nearest(write: Any) -> None:
     )
 
 
+def test_another_case_is_near(write: Any) -> None:
+    assert "did you mean 'lenet'?" in complaint(write("model: LeNet\ntrain: x"))
+
+
 def test_what_is_missing_is_said(write: Any) -> None:
     assert complaint(write("model: lenet")) == "job.yaml: 'train' is missing"
 
