@@ -6,6 +6,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from flambeau.data.jagged import Jagged, one_id
 from flambeau.errors import DataError, ModelError
 from flambeau.models.ctr.item_frequency import ItemFrequency
 
@@ -35,11 +36,19 @@ class InBatchLogits(nn.Module):
             raise ModelError(f"temperature={temperature}: give a number above 0, such as 0.05")
         self.temperature = temperature
         self.frequency = ItemFrequency(buckets, rate) if correct else None
+        #: Give the diagonal alone [rows], which needs no ids.
+        self.pairs_only = False
 
     def forward(
-        self, users: Tensor, items: Tensor, ids: Tensor, probability: Tensor | None = None
+        self, users: Tensor, items: Tensor, item: Tensor | Jagged, probability: Tensor | None = None
     ) -> Tensor:
-        """Logits for vectors [rows, dim] of users and items, and the items' ids [rows]."""
+        """Logits for vectors [rows, dim] of users and items; `item` has the items' ids.
+
+        They are [rows], or those of the first of several fields.
+        """
+        if self.pairs_only:
+            return (users * items).sum(dim=1) / self.temperature
+        ids = one_id(item, "item")
         logits = (users @ items.T) / self.temperature
         if self.training and self.frequency is not None:
             logits = logits + self._correction(ids, probability)
@@ -61,3 +70,10 @@ class InBatchLogits(nn.Module):
             )
         logs = probability.reshape(-1).log()
         return logs[:, None] - logs
+
+
+def score_pairs_only(model: nn.Module) -> None:
+    """Have a model give each row's own score [rows], which is all that predictions show."""
+    for module in model.modules():
+        if isinstance(module, InBatchLogits):
+            module.pairs_only = True
