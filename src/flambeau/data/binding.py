@@ -15,6 +15,7 @@ from flambeau.config.settings import close_to
 from flambeau.data import crossing, jagged
 from flambeau.data.arrow_columns import holds_text, to_columns
 from flambeau.data.batch import Batch, Column
+from flambeau.data.filling import Filling
 from flambeau.data.jagged import Jagged
 from flambeau.errors import DataError, ModelError
 
@@ -68,11 +69,14 @@ class Binder:
         self._nullable = frozenset(self.label_columns())
         self._salts = self._input_salts()
         self._hashed: set[str] = set()
+        fillable = set(self.columns) - self._nullable if wants_all else self._salts.keys()
+        self._filling = Filling(settings.fill, fillable, self.stacks.values())
 
     def read(self, records: pa.RecordBatch) -> Batch:
         """Rows as they come from files, assembled."""
         self._hashed |= {name for name in self._salts if holds_text(records.schema, name)}
-        columns = to_columns(records, self._nullable, self._salts)
+        filled = self._filling.in_records(records)
+        columns = to_columns(filled, self._nullable, self._salts)
         for name in self._hashed.intersection(self._settings.keys):
             as_it_is = records.select([name]).rename_columns([_key(name)])
             columns |= to_columns(as_it_is)
@@ -85,6 +89,7 @@ class Binder:
         for a large block of rows, before it is cut into batches.
         """
         columns = self._with_ids(batch)
+        self._filling.in_columns(columns)
         for name in self.label_columns():
             _refuse_text(columns.get(name), f"label '{name}'")
         for name, members in self._settings.crosses.items():
@@ -316,7 +321,7 @@ class Binder:
             if isinstance(member, Jagged):
                 raise DataError(
                     f"column '{name}' has missing or several ids in a row, and cannot be stacked "
-                    "with numbers: fill in what is missing, or make it an input of its own"
+                    f"with numbers: fill={{'{name}': 0.0}}, or make it an input of its own"
                 )
             if name in self._hashed:
                 raise DataError(

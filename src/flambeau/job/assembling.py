@@ -247,7 +247,7 @@ class Assembly:
         )
 
     def _open(self, data: DataRef) -> Source:
-        source = opening.open_data(data, self.load_code, self.settings.binding.maskable)
+        source = opening.open_data(data, self.load_code, self.settings.binding.nullable)
         self._opened.append(source)
         for text in source.warnings if isinstance(source, StreamedSource) else ():
             self.where.warn(text)
