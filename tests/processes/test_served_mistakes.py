@@ -95,6 +95,14 @@ def test_a_step_does_not_wait_for_a_backup_worker(tmp_path: Path) -> None:
     assert report["seconds"] < 30 * 0.3, "all steps waited for the slow one"
 
 
+@pytest.mark.parametrize("consistency", ["bounded", "asynchronous"])
+def test_free_workers_make_no_step_too_many(consistency: Any, tmp_path: Path) -> None:
+    strategy = fb.ParameterServer(consistency=consistency)
+    result = fit(SparseNet(), make_clicks(2000), tmp_path / "run", strategy, max_steps=37)
+    assert result.report["step"] == 37
+    assert result.report["rows"]["applied"] == 370
+
+
 def test_a_slow_free_worker_takes_fewer_batches(tmp_path: Path) -> None:
     result = fit(
         SparseNet(),
