@@ -20,6 +20,10 @@ OnBadRow = Literal["error", "skip"]
 
 SHARD_BYTES = 64 << 20
 #: A directory stands for all files in it: such logs seldom have a suffix.
+_WAY_OUT = (
+    "to leave out bad rows and count them: options={'on_bad_row': 'skip'} of the data; on the "
+    "command line train.options.on_bad_row=skip, or --option on_bad_row=skip of predict and evaluate"
+)
 _ANY_NAME = ("",)
 
 
@@ -102,8 +106,7 @@ class TextSource(StreamedSource):
         number = line_number(path, block.position + fault.start)
         text, hint = shortened(part[0] if part else line), self._parser.describe(line)
         return (
-            f"{shown(path)} line {number}: {MESSAGES[fault.what]}: {text}; {hint} (to leave "
-            f"out bad rows and count them, give the option on_bad_row='skip')"
+            f"{shown(path)} line {number}: {MESSAGES[fault.what]}: {text}; {hint} ({_WAY_OUT})"
         )
 
     def _told_skipped(self) -> str:
