@@ -314,6 +314,16 @@ def test_a_mistake_of_the_file_is_not_blamed_on_the_command_line(write: Any) -> 
     assert complaint(write(SMALL + "epocs: 1"), "epochs=3").startswith("job.yaml: unknown key")
 
 
+@pytest.mark.parametrize("override", ["schedule=null", "~schedule"])
+def test_a_key_can_be_removed_on_the_command_line(write: Any, override: str) -> None:
+    path = write(SMALL + "schedule: {kind: cosine, steps: 10}")
+    assert load_job_file(path, [override]) == load_job_file(write(SMALL))
+
+
+def test_an_unknown_key_is_one_also_if_it_is_null(write: Any) -> None:
+    assert "unknown key 'epocs'" in complaint(write(SMALL + "epocs:"))
+
+
 def test_an_override_replaces_a_value_of_the_file(write: Any) -> None:
     path = write(SMALL + "optimizer: {name: sgd, lr: 0.1}\ncluster: local")
     job = load_job_file(path, ["optimizer.lr=1e-3", "cluster.local.workers=4", "args.classes=7"])
