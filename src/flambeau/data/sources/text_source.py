@@ -20,11 +20,11 @@ OnBadRow = Literal["error", "skip"]
 
 SHARD_BYTES = 64 << 20
 #: A directory stands for all files in it: such logs seldom have a suffix.
+_ANY_NAME = ("",)
 _WAY_OUT = (
     "to leave out bad rows and count them: options={'on_bad_row': 'skip'} of the data; on the "
-    "command line train.options.on_bad_row=skip, or --option on_bad_row=skip (predict)"
+    "command line train.options.on_bad_row=skip, or --option on_bad_row=skip of predict"
 )
-_ANY_NAME = ("",)
 
 
 @final
