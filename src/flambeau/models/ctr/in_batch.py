@@ -18,7 +18,8 @@ class InBatchLogits(nn.Module):
     Row i has user i's scores for all items of the batch; its own is on the diagonal, as it is. In
     training the others are corrected for how often they come as negatives (logQ): popular items
     would else be pushed away. Another row's copy of the same item is no negative, and gets -inf.
-    In evaluation there is no correction: ranks are those that serving will give.
+    In evaluation there is no correction, and each item is there once: ranks are those that serving
+    will give.
 
     The frequency of items is estimated on the way, unless the rows say it (`probability`).
     """
@@ -53,6 +54,8 @@ class InBatchLogits(nn.Module):
         if self.training and self.frequency is not None:
             logits = logits + self._correction(ids, probability)
         again = ids[:, None] == ids
+        if not self.training:
+            again |= again.tril(-1).any(dim=1)  # items that an earlier row has
         again.fill_diagonal_(False)
         return logits.masked_fill(again, -torch.inf)
 
