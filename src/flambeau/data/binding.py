@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from flambeau.config import Binding
+from flambeau.config.settings import close_to
 from flambeau.data import crossing, jagged
 from flambeau.data.arrow_columns import holds_text, to_columns
 from flambeau.data.batch import Batch, Column
+from flambeau.data.filling import Filling
 from flambeau.data.jagged import Jagged
 from flambeau.errors import DataError, ModelError
 
@@ -72,11 +74,14 @@ class Binder:
             if name in parameters and takes_bags(parameters[name].annotation)
         )
         self._hashed: set[str] = set()
+        fillable = set(self.columns) - self._nullable if wants_all else self._salts.keys()
+        self._filling = Filling(settings.fill, fillable, self.stacks.values())
 
     def read(self, records: pa.RecordBatch) -> Batch:
         """Rows as they come from files, assembled."""
         self._hashed |= {name for name in self._salts if holds_text(records.schema, name)}
-        columns = to_columns(records, self._nullable, self._salts, self._bags)
+        filled = self._filling.in_records(records)
+        columns = to_columns(filled, self._nullable, self._salts, self._bags)
         for name in self._hashed.intersection(self._settings.keys):
             as_it_is = records.select([name]).rename_columns([_key(name)])
             columns |= to_columns(as_it_is)
@@ -89,6 +94,7 @@ class Binder:
         for a large block of rows, before it is cut into batches.
         """
         columns = self._with_ids(batch)
+        self._filling.in_columns(columns)
         for name in self.label_columns():
             _refuse_text(columns.get(name), f"label '{name}'")
         for name, members in self._settings.crosses.items():
@@ -266,8 +272,10 @@ class Binder:
 
     def _check(self, name: str) -> None:
         if name not in self._shape.columns:
+            close = close_to(name, self._shape.columns)
+            hint = f"did you mean '{close}'? The" if close else "the"
             raise DataError(
-                f"there is no column '{name}'; the data has {_quoted(self._shape.columns)}"
+                f"there is no column '{name}'; {hint} data has {_quoted(self._shape.columns)}"
             )
 
     def _input_salts(self) -> dict[str, str]:
@@ -318,7 +326,7 @@ class Binder:
             if isinstance(member, Jagged):
                 raise DataError(
                     f"column '{name}' has missing or several ids in a row, and cannot be stacked "
-                    "with numbers: fill in what is missing, or make it an input of its own"
+                    f"with numbers: fill={{'{name}': 0.0}}, or make it an input of its own"
                 )
             if name in self._hashed:
                 raise DataError(

@@ -156,6 +156,11 @@ class Assembly:
         """Evaluates the model with all other workers, by what the settings ask for."""
         held_out, trained = self._held_out(model, exact_rows), self._trained
         if trained is None:
+            if self.settings.valid is None and self.settings.metrics:
+                self.where.warn(
+                    f"metrics={list(self.settings.metrics)} have no data: give valid=, or "
+                    "evaluation={'train': True} for those of the rows that are trained on"
+                )
             return held_out
         trained.limit(exact_rows)
 
@@ -250,7 +255,7 @@ class Assembly:
         if isinstance(data, SpooledData):
             source: Source = opening.open_spooled(data, self.where.payload)
         else:
-            source = opening.open_data(data, self.load_code, self.settings.binding.maskable)
+            source = opening.open_data(data, self.load_code, self.settings.binding.nullable)
         self._opened.append(source)
         for text in source.warnings if isinstance(source, StreamedSource) else ():
             self.where.warn(text)

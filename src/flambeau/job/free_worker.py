@@ -72,9 +72,8 @@ class FreeWorker:
         group = where.group
         assert isinstance(group, ExchangeGroup)
         reader = self._reader(source, binder)
-        conductor = LinkConductor(
-            where.link, group, reader, self._policy(), settings.loading.read_ahead
-        )
+        ahead, limited = settings.loading.read_ahead, settings.max_steps is not None
+        conductor = LinkConductor(where.link, group, reader, self._policy(), ahead, limited=limited)
         exact_rows = min(EXACT_ROWS, settings.evaluation.exact_rows)
         parts = FreeParts(
             model=model,
