@@ -27,6 +27,7 @@ from flambeau.strategies.base import Strategy
 from flambeau.training.best import Best
 from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.evaluation import Autocast, Scores, evaluate
+from flambeau.training.half_precision import bf16_slowdown, bf16_warning
 from flambeau.training.losses import Loss
 from flambeau.training.metric_set import MetricSet
 from flambeau.training.optimizers import build_optimizers, scale_learning_rates
@@ -233,6 +234,7 @@ class Assembly:
         skipped = sum(map(opening.skipped_rows, self._opened))
         if skipped:
             self.where.warn(opening.skipped_text(skipped))
+        self._warn_of_slow_bf16()
         strategy = settings.strategy
         free = isinstance(strategy, ParameterServer) and not strategy.lockstep
         together = 1 if free else group.size
@@ -250,6 +252,13 @@ class Assembly:
             skipped_rows=skipped,
             **more,
         )
+
+    def _warn_of_slow_bf16(self) -> None:
+        if self.settings.compute.precision != "bf16" or self.where.device.type != "cpu":
+            return
+        text = bf16_warning(bf16_slowdown())
+        if text is not None:
+            self.where.warn(text)
 
     def _open(self, data: DataRef) -> Source:
         if isinstance(data, SpooledData):
