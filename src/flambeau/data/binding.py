@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, final, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -66,12 +66,15 @@ class Binder:
         self.columns = shape.columns if wants_all else tuple(dict.fromkeys(read))
         self._nullable = frozenset(self.label_columns())
         self._salts = self._input_salts()
+        self._bags = frozenset(
+            column for name, column in self._arguments() if takes_bags(parameters[name].annotation)
+        )
         self._hashed: set[str] = set()
 
     def read(self, records: pa.RecordBatch) -> Batch:
         """Rows as they come from files, assembled."""
         self._hashed |= {name for name in self._salts if holds_text(records.schema, name)}
-        columns = to_columns(records, self._nullable, self._salts)
+        columns = to_columns(records, self._nullable, self._salts, self._bags)
         for name in self._hashed.intersection(self._settings.keys):
             as_it_is = records.select([name]).rename_columns([_key(name)])
             columns |= to_columns(as_it_is)
@@ -344,6 +347,13 @@ def is_batch(annotation: Any) -> bool:
     if isinstance(annotation, str):
         return annotation.rsplit(".", 1)[-1] == "Batch"
     return annotation is Batch
+
+
+def takes_bags(annotation: Any) -> bool:
+    """Whether a parameter with this annotation may be given a `Jagged`."""
+    if isinstance(annotation, str):
+        return annotation.endswith("Ids") or "Jagged" in annotation
+    return annotation is Jagged or Jagged in get_args(annotation)
 
 
 def _batch_parameter(parameters: Mapping[str, inspect.Parameter]) -> str | None:

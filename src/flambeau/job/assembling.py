@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from flambeau.config import DataRef
+from flambeau.config import DataRef, SpooledData
 from flambeau.config.strategies import ParameterServer
 from flambeau.data import Source, StreamedSource
 from flambeau.data.batch import Batch
@@ -248,7 +248,10 @@ class Assembly:
         )
 
     def _open(self, data: DataRef) -> Source:
-        source = opening.open_data(data, self.load_code, self.settings.binding.maskable)
+        if isinstance(data, SpooledData):
+            source: Source = opening.open_spooled(data, self.where.payload)
+        else:
+            source = opening.open_data(data, self.load_code, self.settings.binding.maskable)
         self._opened.append(source)
         for text in source.warnings if isinstance(source, StreamedSource) else ():
             self.where.warn(text)
