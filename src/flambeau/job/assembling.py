@@ -134,8 +134,9 @@ class Assembly:
     ) -> Step:
         """The built-in step, or the user's own."""
         settings, group = self.settings, self.where.group
-        if settings.compute.compile:
-            forward = torch.compile(forward)
+        compiling = settings.compute.compile
+        if compiling:
+            forward = torch.compile(forward, mode=None if compiling is True else compiling)
         if settings.step is None:
             assert self.loss is not None
             accumulate = settings.compute.accumulate
