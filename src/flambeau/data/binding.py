@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, final, get_args
+from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from flambeau.data.arrow_columns import holds_text, to_columns
 from flambeau.data.batch import Batch, Column
 from flambeau.data.filling import Filling
 from flambeau.data.jagged import Jagged
+from flambeau.data.parameters import batch_parameter, parameters_of, takes_bags
 from flambeau.errors import DataError, ModelError
 
 STACKED = "inputs"
@@ -53,8 +54,8 @@ class Binder:
         self._settings = settings
         self._dtype = dtype
         self._shape = shape
-        parameters = _parameters(forward)
-        self._batch_parameter = _batch_parameter(parameters)
+        parameters = parameters_of(forward)
+        self._batch_parameter = batch_parameter(parameters)
         self._parameters = tuple(parameters)
         self._positional, self._named = self._bind(parameters)
         self._label = self._label_columns()
@@ -343,33 +344,6 @@ class Binder:
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _parameters(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    try:
-        return dict(inspect.signature(forward).parameters)
-    except (TypeError, ValueError) as error:
-        raise ModelError(f"forward() has no signature that can be read: {error}") from None
-
-
-def is_batch(annotation: Any) -> bool:
-    """Whether a parameter with this annotation is given the whole batch."""
-    if isinstance(annotation, str):
-        return annotation.rsplit(".", 1)[-1] == "Batch"
-    return annotation is Batch
-
-
-def takes_bags(annotation: Any) -> bool:
-    """Whether a parameter with this annotation may be given a `Jagged`."""
-    if isinstance(annotation, str):
-        return annotation.endswith("Ids") or "Jagged" in annotation
-    return annotation is Jagged or Jagged in get_args(annotation)
-
-
-def _batch_parameter(parameters: Mapping[str, inspect.Parameter]) -> str | None:
-    """The parameter annotated `Batch`, also when annotations are strings."""
-    names = (name for name, parameter in parameters.items() if is_batch(parameter.annotation))
-    return next(names, None)
 
 
 def _ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged:
