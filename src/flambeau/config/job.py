@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from flambeau.config.clusters import Local
+from flambeau.config.clusters import Cluster, Local
 from flambeau.config.code import CodeRef
 from flambeau.config.data import DataRef
 from flambeau.config.known_names import LOSS_NAMES, is_metric, metric_choices
@@ -125,7 +125,7 @@ class JobSettings(Settings):
     max_steps: int | None = Field(default=None, ge=1)
     seed: int = Field(default=0, ge=0)
     strategy: Strategy = AllReduce()
-    cluster: Local = Local()
+    cluster: Cluster = Local()
     compute: Compute = Compute()
     loading: Loading = Loading()
     images: Images | None = None

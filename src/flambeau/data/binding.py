@@ -17,6 +17,7 @@ from flambeau.data.arrow_columns import holds_text, to_columns
 from flambeau.data.batch import Batch, Column
 from flambeau.data.filling import Filling
 from flambeau.data.jagged import Jagged
+from flambeau.data.parameters import batch_parameter, parameters_of, takes_bags
 from flambeau.errors import DataError, ModelError
 
 STACKED = "inputs"
@@ -53,8 +54,8 @@ class Binder:
         self._settings = settings
         self._dtype = dtype
         self._shape = shape
-        parameters = _parameters(forward)
-        self._batch_parameter = _batch_parameter(parameters)
+        parameters = parameters_of(forward)
+        self._batch_parameter = batch_parameter(parameters)
         self._parameters = tuple(parameters)
         self._positional, self._named = self._bind(parameters)
         self._label = self._label_columns()
@@ -68,6 +69,11 @@ class Binder:
         self.columns = shape.columns if wants_all else tuple(dict.fromkeys(read))
         self._nullable = frozenset(self.label_columns())
         self._salts = self._input_salts()
+        self._bags = frozenset(
+            column
+            for name, column in self._arguments()
+            if name in parameters and takes_bags(parameters[name].annotation)
+        )
         self._hashed: set[str] = set()
         fillable = set(self.columns) - self._nullable if wants_all else self._salts.keys()
         self._filling = Filling(settings.fill, fillable, self.stacks.values())
@@ -76,7 +82,7 @@ class Binder:
         """Rows as they come from files, assembled."""
         self._hashed |= {name for name in self._salts if holds_text(records.schema, name)}
         filled = self._filling.in_records(records)
-        columns = to_columns(filled, self._nullable, self._salts)
+        columns = to_columns(filled, self._nullable, self._salts, self._bags)
         for name in self._hashed.intersection(self._settings.keys):
             as_it_is = records.select([name]).rename_columns([_key(name)])
             columns |= to_columns(as_it_is)
@@ -338,26 +344,6 @@ class Binder:
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _parameters(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    try:
-        return dict(inspect.signature(forward).parameters)
-    except (TypeError, ValueError) as error:
-        raise ModelError(f"forward() has no signature that can be read: {error}") from None
-
-
-def is_batch(annotation: Any) -> bool:
-    """Whether a parameter with this annotation is given the whole batch."""
-    if isinstance(annotation, str):
-        return annotation.rsplit(".", 1)[-1] == "Batch"
-    return annotation is Batch
-
-
-def _batch_parameter(parameters: Mapping[str, inspect.Parameter]) -> str | None:
-    """The parameter annotated `Batch`, also when annotations are strings."""
-    names = (name for name, parameter in parameters.items() if is_batch(parameter.annotation))
-    return next(names, None)
 
 
 def _ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged:

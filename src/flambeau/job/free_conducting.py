@@ -136,7 +136,7 @@ class Free(Conducting):
             return  # a worker that replaces the first one
         self._plan = self._make_plan(data)
         if data.state is not None:
-            self._plan.load(data.state["plan"])
+            self._plan.load(data.state["plan"], whole_epoch=data.state.get("other_parts", False))
             self._progress.step = self._evaluated_at = self._saved_at = data.state["step"]
             self._progress.rows = self._plan.rows.applied
             self._carried = data.state["progress"]
@@ -168,6 +168,7 @@ class Free(Conducting):
             seed=settings.seed,
             shuffle=loading.shuffle,
             drop_last=loading.drop_last,
+            homes=data.homes,
             **common,
         )
 
