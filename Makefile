@@ -7,6 +7,8 @@ SHELL := bash
 .PHONY: help setup demo test lint bench clean
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Else each of the many processes of the tests would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 INSTALLED := $(VENV)/.installed
