@@ -16,7 +16,8 @@ LAYERS = (
     ("models", "strategies", "inference"),
     ("training",),
     ("job",),
-    ("spark", "compat"),
+    ("spark",),
+    ("compat",),
     ("cli",),
 )
 LEVELS = {package: level for level, packages in enumerate(LAYERS) for package in packages}

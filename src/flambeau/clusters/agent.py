@@ -1,6 +1,9 @@
 """The agent: joins the coordinator, starts the roles it is told, forwards what they say."""
 
+import dataclasses
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import zmq
 
@@ -18,19 +21,28 @@ from flambeau.coordination.protocol import (
     RoleOutput,
     RoleSpec,
     Shutdown,
+    Spooled,
     StartRoles,
 )
 from flambeau.messaging import Client
+
+if TYPE_CHECKING:
+    from flambeau.clusters.spool import Spool
 
 POLL_SECONDS = 0.1
 CLOSE_SECONDS = 30.0
 
 
-def agent_main(launch: Launch, agent: int, host: str) -> None:
-    """Serve the coordinator until it says `Shutdown`. Leaves no process behind."""
+def agent_main(
+    launch: Launch, agent: int, host: str, fill: Callable[[], "Spool"] | None = None
+) -> None:
+    """Serve the coordinator until it says `Shutdown`. Leaves no process behind.
+
+    `fill` takes in the data that the engine brings, for the roles to read.
+    """
     worker = Agent(launch, Client(CODEC, launch.secret, launch.coordinator))
     try:
-        worker.serve(AgentJoined(agent, host))
+        worker.serve(AgentJoined(agent, host), fill)
     finally:
         worker.close()
 
@@ -45,9 +57,11 @@ class Agent:
         self._running: list[RunningRole] = []
         self._shutdown = False
 
-    def serve(self, hello: AgentJoined) -> None:
+    def serve(self, hello: AgentJoined, fill: Callable[[], "Spool"] | None = None) -> None:
         """The agent's loop."""
         self._client.send(hello)
+        if fill is not None:
+            self._take_in(hello.agent, fill())
         while not (self._shutdown and not self._running):
             poller = zmq.Poller()
             poller.register(self._client.socket, zmq.POLLIN)
@@ -72,6 +86,14 @@ class Agent:
             time.sleep(0.01)
         self._client.close()
 
+    def _take_in(self, agent: int, spool: "Spool") -> None:
+        """Let roles read what has come here."""
+        payload = {**self._launch.payload, "home": agent, "spooled": spool.descriptors}
+        fds = (*self._launch.fds, *spool.descriptors.values())
+        self._launch = dataclasses.replace(self._launch, payload=payload, fds=fds)
+        self._starter = make_starter(self._launch)
+        self._client.send(Spooled(agent, spool.rows, spool.size))
+
     def _open_outputs(self) -> dict[int, tuple[RunningRole, OutputLines]]:
         return {
             descriptor: (role, lines)
@@ -86,7 +108,7 @@ class Agent:
             return
         message, _ = received
         if isinstance(message, StartRoles):
-            self._start(message.roles)
+            self._start(message)
         elif isinstance(message, EndRoles):
             for role in self._running:
                 if role.spec.generation == message.generation:
@@ -100,14 +122,20 @@ class Agent:
             for role in self._running:
                 role.end(grace=0)
 
-    def _start(self, roles: list[RoleSpec]) -> None:
-        for spec in roles:
-            # What is not a worker fits in between: all cores, one thread.
-            cores, threads = usable_cores(), 1
-            if spec.role.in_group:
-                plan = plan_cores(spec.local_world, self._launch.threads_per_worker)
-                cores, threads = plan[spec.local_rank]
-            self._running.append(RunningRole(self._launch, spec, cores, threads, self._starter))
+    def _start(self, message: StartRoles) -> None:
+        payload = {**self._launch.payload, "spools": message.spools, "spooling": message.spooling}
+        launch = dataclasses.replace(self._launch, payload=payload)
+        for spec in message.roles:
+            cores, threads = self._cores_for(spec)
+            self._running.append(RunningRole(launch, spec, cores, threads, self._starter))
+
+    def _cores_for(self, spec: RoleSpec) -> tuple[list[int], int]:
+        """Its cores (none: not pinned) and how many threads it should have."""
+        if not spec.role.in_group:
+            return usable_cores(), 1  # what is not a worker fits in between
+        if not self._launch.pinned:
+            return [], self._launch.threads_per_worker or 1
+        return plan_cores(spec.local_world, self._launch.threads_per_worker)[spec.local_rank]
 
     def _forward(self, role: RunningRole, lines: OutputLines) -> None:
         text = lines.read()

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+from flambeau.errors import UserError
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -23,6 +25,8 @@ class Launch:
     fds: tuple[int, ...] = ()
     preload: tuple[str, ...] = ()
     threads_per_worker: int | None = None
+    #: Whether workers of one agent have the machine's cores to themselves.
+    pinned: bool = True
     python: str = sys.executable
     python_path: tuple[str, ...] = field(
         default_factory=lambda: tuple(os.path.abspath(path) for path in sys.path)
@@ -32,18 +36,32 @@ class Launch:
 class Cluster(ABC):
     """Places agents."""
 
-    @property
-    @abstractmethod
-    def agents(self) -> int:
-        """How many agents `start` will start."""
+    #: How many agents `start` will start.
+    agents: int
+    #: Whether agents bring data, which they tell of after they have joined.
+    spools: bool = False
+    #: How many seconds agents have to join, if not for ever.
+    patience: float | None = None
 
     @abstractmethod
     def start(self, launch: Launch) -> None:
-        """Start all agents; returns at once."""
+        """Start all agents; returns at once. They may be started again when they have ended."""
 
     @abstractmethod
     def failed(self) -> str | None:
-        """Why an agent has ended before its time, or None while all is well."""
+        """Why an agent has ended before its time, or None while all is well.
+
+        Raises what is the user's to mend.
+        """
+
+    @property
+    def ended(self) -> bool:
+        """Whether no agent will come (any more)."""
+        return False
+
+    def late(self) -> UserError:
+        """What to tell the user when agents have not joined in time."""
+        raise NotImplementedError
 
     @abstractmethod
     def stop(self) -> None:

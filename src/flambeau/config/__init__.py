@@ -1,8 +1,16 @@
 """Frozen, validated settings. Nothing here imports torch."""
 
-from flambeau.config.clusters import Local
+from flambeau.config.clusters import Cluster, Local, Spark
 from flambeau.config.code import CodeRef
-from flambeau.config.data import ArrayData, ArrayRef, DataRef, DatasetData, FileData, LoaderData
+from flambeau.config.data import (
+    ArrayData,
+    ArrayRef,
+    DataRef,
+    DatasetData,
+    FileData,
+    LoaderData,
+    SpooledData,
+)
 from flambeau.config.job import Binding, JobSettings, columns
 from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec, optim
 from flambeau.config.parts import (
@@ -26,6 +34,7 @@ __all__ = [
     "ArrayRef",
     "Binding",
     "Checkpoints",
+    "Cluster",
     "CodeRef",
     "Compute",
     "DataRef",
@@ -46,6 +55,8 @@ __all__ = [
     "Recovery",
     "Schedule",
     "Settings",
+    "Spark",
+    "SpooledData",
     "TableSpec",
     "columns",
     "optim",

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from flambeau.config.clusters import Local
+from flambeau.config.clusters import Local, Spark
 from flambeau.config.settings import Settings
 from flambeau.config.strategies import AllReduce, Hybrid, ParameterServer
 
@@ -46,6 +46,7 @@ class ClusterChoice(Choice):
     """Where processes run."""
 
     local: Local = Local()
+    spark: Spark = Spark()
 
 
 class InitFrom(Settings):

@@ -20,3 +20,37 @@ class Local(Settings):
         super().__init__(workers=workers, **values)
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+
+class Spark(Settings):
+    """Workers on the executors of a Spark session, one in each task of a barrier stage.
+
+    `session` is the active one unless given. `cores_per_worker` is the number of threads of a
+    worker, by default `spark.task.cpus`; `resource_profile` is one of Spark's own. Data frames are
+    written once to a file without a name in `spool_dir` of each executor (its temporary folder).
+    `host` is where executors reach this process, if that is not what Spark says. When no task has
+    begun after `start_timeout` seconds, the job is an error. `carry_mb` limits the checkpoints that
+    are brought here when executors do not share this machine's files.
+    """
+
+    workers: int = Field(default=1, ge=1)
+    session: Any = Field(default=None, exclude=True, repr=False)
+    cores_per_worker: int | None = Field(default=None, ge=1)
+    resource_profile: Any = Field(default=None, exclude=True, repr=False)
+    spool_dir: str | None = None
+    host: str | None = None
+    start_timeout: float = Field(default=60.0, gt=0)
+    carry_mb: int = Field(default=2048, ge=0)
+
+    def __init__(self, workers: int = 1, **values: Any) -> None:
+        super().__init__(workers=workers, **values)
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @property
+    def threads_per_worker(self) -> int | None:
+        """How many threads a worker has, if that is said."""
+        return self.cores_per_worker
+
+
+Cluster = Local | Spark

@@ -72,4 +72,17 @@ class LoaderData(Settings):
     code: CodeRef
 
 
-DataRef = Annotated[FileData | ArrayData | DatasetData | LoaderData, Field(discriminator="kind")]
+class SpooledData(Settings):
+    """A data frame of the cluster, written to a file of each agent: every worker has a part of it.
+
+    `name` says which of the job's it is, `columns` are those that were written.
+    """
+
+    kind: Literal["spooled"] = "spooled"
+    name: str
+    columns: tuple[str, ...]
+
+
+DataRef = Annotated[
+    FileData | ArrayData | DatasetData | LoaderData | SpooledData, Field(discriminator="kind")
+]

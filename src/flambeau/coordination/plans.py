@@ -85,6 +85,43 @@ class Piece:
 
 
 @dataclass(frozen=True)
+class HomePlan:
+    """Shards that only one worker each can read; `homes` are their rows, by worker.
+
+    Workers may have different numbers of rows: all make as many steps as the one with the most.
+    """
+
+    homes: tuple[tuple[int, ...], ...]
+    batch_size: int
+    seed: int
+    shuffle: bool = True
+    drop_last: bool = False
+
+    def steps(self, start: int = 0) -> int:
+        """Steps of an epoch; only whole epochs can be planned (`start` is 0)."""
+        assert start == 0
+        counts = [sum(rows) for rows in self.homes]
+        if self.drop_last:
+            return min(counts) // self.batch_size
+        return -(-max(counts) // self.batch_size)
+
+    def all_rows(self, step: int, start: int = 0) -> int:
+        """How many rows all workers together have at `step`."""
+        assert start == 0
+        done = step * self.batch_size
+        return sum(max(0, min(self.batch_size, sum(rows) - done)) for rows in self.homes)
+
+    def pieces(self, epoch: int, worker: int) -> list[Piece]:
+        """What `worker` reads in `epoch`, in this order."""
+        rows = self.homes[worker]
+        first = sum(len(each) for each in self.homes[:worker])
+        order = np.arange(len(rows))
+        if self.shuffle:
+            np.random.default_rng([self.seed, epoch, worker]).shuffle(order)
+        return [Piece(first + part, 0, rows[part]) for part in order.tolist()]
+
+
+@dataclass(frozen=True)
 class StreamedPlan:
     """Shards that are read in sequence: in random order, cut so that all workers have as many rows.
 

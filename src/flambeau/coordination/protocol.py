@@ -1,6 +1,6 @@
 """What agents, roles and the coordinator say to each other.
 
-agent -> coordinator     AgentJoined, RoleExited, RoleOutput
+agent -> coordinator     AgentJoined, Spooled, RoleExited, RoleOutput
 coordinator -> agent     StartRoles, EndRoles, EndRole, Shutdown
 role  -> coordinator     RoleJoined, ServerReady, Heartbeat, Report, RoleFailed, RoleDone
 coordinator -> role      Begin, Servers, Restore, Stop
@@ -14,7 +14,7 @@ worker -> coordinator    WantStop
 Workers that run free (asynchronous, bounded staleness):
 
 worker -> coordinator    PlanData, WantTask, Trained, Contribution, MomentDone
-coordinator -> worker    Assigned, Floor, Moment, Gathered
+coordinator -> worker    Assigned, Granted, Floor, Moment, Gathered
 """
 
 import enum
@@ -77,8 +77,24 @@ class AgentJoined(_Message, frozen=True):
     host: str
 
 
+class Spooled(_Message, frozen=True):
+    """An agent's part of the job's data frames is in a file: rows of its batches, by frame."""
+
+    agent: int
+    rows: dict[str, list[int]]
+    size: int
+
+
 class StartRoles(_Message, frozen=True):
+    """Start these.
+
+    `spools` are the rows of all agents' files, by frame and agent; `spooling` names the occasion on
+    which they were written.
+    """
+
     roles: list[RoleSpec]
+    spools: dict[str, list[list[int]]] = {}
+    spooling: str = ""
 
 
 class EndRoles(_Message, frozen=True):
@@ -238,13 +254,15 @@ class WantStop(_Message, frozen=True):
 class PlanData(_Message, frozen=True):
     """What there is to train on: rows by number, or the rows of each shard, or one share a worker.
 
-    `state` is where an earlier part of the run had come to.
+    `state` is where an earlier part of the run had come to. With `homes` a shard can be read by one
+    worker only.
     """
 
     spec: RoleSpec
     kind: Literal["rows", "shards", "shares"]
     sizes: list[int]
     state: dict[str, Any] | None
+    homes: list[int] | None = None
 
 
 class WantTask(_Message, frozen=True):
@@ -283,6 +301,13 @@ class Floor(_Message, frozen=True):
     """The clock of the slowest worker."""
 
     clock: int
+
+
+class Granted(_Message, frozen=True):
+    """So many steps more (or fewer) may a worker begin. `clock` as in `Assigned`."""
+
+    steps: int
+    clock: int | None
 
 
 class Moment(_Message, frozen=True):
@@ -325,6 +350,7 @@ class Gathered(_Message, frozen=True):
 
 Messages = (
     AgentJoined
+    | Spooled
     | StartRoles
     | EndRoles
     | EndRole
@@ -352,6 +378,7 @@ Messages = (
     | Assigned
     | Trained
     | Floor
+    | Granted
     | Moment
     | MomentDone
     | Contribution

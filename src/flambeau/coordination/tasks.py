@@ -76,12 +76,14 @@ class DynamicPlan:
         epochs: int = 1,
         seed: int = 0,
         shuffle: bool = False,
+        homes: Sequence[int] | None = None,
     ) -> None:
         self.epoch = 0
         self.rows = RowCounts()
         self._tasks = [task for task in tasks if task.start < task.stop]
         self._batch_size, self._epochs = batch_size, epochs
         self._seed, self._shuffle = seed, shuffle
+        self._homes = homes
         self._waiting = self._tasks_of_epoch()
         self._held: dict[tuple[int, int], Task] = {}
 
@@ -113,13 +115,19 @@ class DynamicPlan:
         seed: int = 0,
         shuffle: bool = True,
         drop_last: bool = False,
+        homes: Sequence[int] | None = None,
     ) -> Self:
-        """Shards that are read from their start: a task each, in another order in each epoch."""
+        """Shards that are read from their start: a task each, in another order in each epoch.
+
+        With `homes` each is for one worker only.
+        """
         tasks = (
             Task(0, number, 0, _usable(rows, batch_size, drop_last))
             for number, rows in enumerate(rows_per_shard)
         )
-        return cls(tasks, batch_size=batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
+        return cls(
+            tasks, batch_size=batch_size, epochs=epochs, seed=seed, shuffle=shuffle, homes=homes
+        )
 
     @classmethod
     def of_shares(cls, shares: int, *, batch_size: int, epochs: int = 1) -> Self:
@@ -156,9 +164,10 @@ class DynamicPlan:
 
     def take(self, worker: int) -> Task | None:
         """A task that nobody else has. None: there is none now, but a lost worker's may come."""
-        if not self._waiting:
+        task = next(filter(lambda task: self._is_for(worker, task), self._waiting), None)
+        if task is None:
             return None
-        task = self._waiting.popleft()
+        self._waiting.remove(task)
         self._held[worker, task.number] = task
         return task
 
@@ -213,8 +222,11 @@ class DynamicPlan:
         plain: dict[str, Any] = msgspec.to_builtins(state)
         return plain
 
-    def load(self, values: Mapping[str, Any]) -> None:
-        """Go on from a `dump`, also of another number of workers."""
+    def load(self, values: Mapping[str, Any], *, whole_epoch: bool = False) -> None:
+        """Go on from a `dump`, also of another number of workers.
+
+        With `whole_epoch` the tasks are others than they were, so the epoch starts again.
+        """
         try:
             state = msgspec.convert(values, _State)
         except msgspec.ValidationError as error:
@@ -222,6 +234,12 @@ class DynamicPlan:
         self._check_same_data(state)
         self.epoch, self.rows = state.epoch, state.rows
         self._waiting, self._held = deque(state.tasks), {}
+        if whole_epoch:
+            left = sum(task.stop - task.start - self._done_of(task) for task in state.tasks)
+            again = self._size - left
+            self.rows.applied -= again
+            self.rows.repeated += again
+            self._waiting = self._tasks_of_epoch()
 
     @property
     def _size(self) -> int:
@@ -235,6 +253,13 @@ class DynamicPlan:
         return deque(
             msgspec.structs.replace(self._tasks[index], epoch=self.epoch) for index in order
         )
+
+    def _is_for(self, worker: int, task: Task) -> bool:
+        return self._homes is None or self._homes[task.number] == worker
+
+    def _done_of(self, task: Task) -> int:
+        """Rows of a task that have been trained on."""
+        return min(task.stop - task.start, task.first_batch * self._batch_size)
 
     def _in_hand(self, worker: int, number: int, epoch: int | None) -> Task | None:
         """The rest of a task, if this worker has it."""

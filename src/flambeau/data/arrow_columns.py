@@ -10,6 +10,7 @@ import torch
 
 from flambeau.data.batch import Column
 from flambeau.data.jagged import Jagged
+from flambeau.data.vectors import is_vector, vectors
 from flambeau.errors import DataError
 
 # torch has hardly any operations for these.
@@ -22,6 +23,7 @@ def to_columns(
     batch: pa.RecordBatch,
     nullable: frozenset[str] = frozenset(),
     salts: Mapping[str, str] | None = None,
+    bags: frozenset[str] = frozenset(),
 ) -> dict[str, Column]:
     """Numbers as tensors, lists of numbers as tensors [rows, length], the rest as objects.
 
@@ -31,7 +33,8 @@ def to_columns(
     `nullable`, which then become float64 with NaN. The tensors own their memory.
 
     Columns in `salts` are inputs: texts become ids, by hash with the salt, lists of ids may differ
-    in length, and a missing id or list is an empty bag.
+    in length, and a missing id or list is an empty bag. Spark's vectors become tensors
+    [rows, size], in the columns `bags` jagged.
     """
     columns: dict[str, Column] = {}
     salts = salts or {}
@@ -39,8 +42,11 @@ def to_columns(
         try:
             if name in salts:
                 column = _hashed(column, salts[name])
-            columns[name] = _column(column, name in nullable, name in salts)
-        except (pa.ArrowException, _MissingError) as error:
+            if is_vector(column.type):
+                columns[name] = vectors(column, sparse=name in bags)
+            else:
+                columns[name] = _column(column, name in nullable, name in salts)
+        except (pa.ArrowException, _MissingError, DataError) as error:
             raise DataError(f"column {name!r}: {error}") from error
     return columns
 

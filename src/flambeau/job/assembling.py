@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from flambeau.config import DataRef
+from flambeau.config import DataRef, SpooledData
 from flambeau.config.strategies import ParameterServer
 from flambeau.data import Source, StreamedSource
 from flambeau.data.batch import Batch
@@ -27,6 +27,7 @@ from flambeau.strategies.base import Strategy
 from flambeau.training.best import Best
 from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.evaluation import Autocast, Scores, evaluate
+from flambeau.training.half_precision import bf16_slowdown, bf16_warning
 from flambeau.training.losses import Loss
 from flambeau.training.metric_set import MetricSet
 from flambeau.training.optimizers import build_optimizers, scale_learning_rates
@@ -133,8 +134,9 @@ class Assembly:
     ) -> Step:
         """The built-in step, or the user's own."""
         settings, group = self.settings, self.where.group
-        if settings.compute.compile:
-            forward = torch.compile(forward)
+        compiling = settings.compute.compile
+        if compiling:
+            forward = torch.compile(forward, mode=None if compiling is True else compiling)
         if settings.step is None:
             assert self.loss is not None
             accumulate = settings.compute.accumulate
@@ -156,6 +158,11 @@ class Assembly:
         """Evaluates the model with all other workers, by what the settings ask for."""
         held_out, trained = self._held_out(model, exact_rows), self._trained
         if trained is None:
+            if self.settings.valid is None and self.settings.metrics:
+                self.where.warn(
+                    f"metrics={list(self.settings.metrics)} have no data: give valid=, or "
+                    "evaluation={'train': True} for those of the rows that are trained on"
+                )
             return held_out
         trained.limit(exact_rows)
 
@@ -228,6 +235,7 @@ class Assembly:
         skipped = sum(map(opening.skipped_rows, self._opened))
         if skipped:
             self.where.warn(opening.skipped_text(skipped))
+        self._warn_of_slow_bf16()
         strategy = settings.strategy
         free = isinstance(strategy, ParameterServer) and not strategy.lockstep
         together = 1 if free else group.size
@@ -246,8 +254,18 @@ class Assembly:
             **more,
         )
 
+    def _warn_of_slow_bf16(self) -> None:
+        if self.settings.compute.precision != "bf16" or self.where.device.type != "cpu":
+            return
+        text = bf16_warning(bf16_slowdown())
+        if text is not None:
+            self.where.warn(text)
+
     def _open(self, data: DataRef) -> Source:
-        source = opening.open_data(data, self.load_code, self.settings.binding.maskable)
+        if isinstance(data, SpooledData):
+            source: Source = opening.open_spooled(data, self.where.payload)
+        else:
+            source = opening.open_data(data, self.load_code, self.settings.binding.nullable)
         self._opened.append(source)
         for text in source.warnings if isinstance(source, StreamedSource) else ():
             self.where.warn(text)

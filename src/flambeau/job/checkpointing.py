@@ -45,8 +45,10 @@ class WorkerCheckpoints:
         settings: JobSettings,
         parts_of: TrainingParts | FreeParts,
         tables: TableSaving,
+        spooling: str = "",
     ) -> None:
         self._run, self._settings, self._parts = run, settings, parts_of
+        self._spooling = spooling
         self._tables = tables
         self._saver = (
             CheckpointSaver(run, settings.checkpoints.keep, for_evaluator=settings.evaluator)
@@ -111,6 +113,7 @@ class WorkerCheckpoints:
             "schedules": {name: s.state_dict() for name, s in parts.schedules.items()},
             "generators": [torch.frombuffer(bytearray(g), dtype=torch.uint8) for g in generators],
             "plan": self._plan,
+            "spooling": self._spooling,
             **self.milestones.dump(),
         }
 
@@ -130,10 +133,17 @@ def restore_model(parts: TrainingParts | FreeParts, state: TrainingState) -> Non
         schedule.load_state_dict(state.extra["schedules"][name])
 
 
-def restored_position(state: TrainingState, workers: int, *, by_row: bool) -> Position:
+def other_parts(state: TrainingState | None, payload: dict[str, Any]) -> bool:
+    """Whether workers have other rows of the data now than when this was saved."""
+    return state is not None and state.extra.get("spooling", "") != payload["spooling"]
+
+
+def restored_position(
+    state: TrainingState, workers: int, payload: dict[str, Any], *, by_row: bool
+) -> Position:
     """Where to go on; with another number of workers at the same row, or at the epoch's start."""
     position = Position(**state.extra["position"])
-    if state.workers != workers:
+    if state.workers != workers or other_parts(state, payload):
         position.change_workers(by_row=by_row)
     return position
 

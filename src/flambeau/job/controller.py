@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from enum import Enum
 from typing import Any, final
 
 import msgspec
@@ -36,11 +35,14 @@ from flambeau.coordination.protocol import (
     ServerReady,
     Servers,
     Shutdown,
-    StartRoles,
+    Spooled,
     Stop,
 )
+from flambeau.errors import WorkerLostError
+from flambeau.job.agents import Agents
 from flambeau.job.conducting import AmongThemselves, Stage
 from flambeau.job.outcome import Outcome
+from flambeau.job.phases import Phase
 from flambeau.job.signals import Signals
 from flambeau.job.team import Team
 from flambeau.messaging import Envelope, Server, new_secret
@@ -49,16 +51,6 @@ from flambeau.observe import Event, Observer
 #: After a first failure, how long to wait for others that may explain it better.
 SETTLE_SECONDS = 1.0
 TICK_SECONDS = 0.1
-
-
-class Phase(Enum):
-    """The life of a job."""
-
-    GATHERING = "waiting for the agents"
-    RUNNING = "the roles of a generation are at work"
-    SETTLING = "something failed; its cause is being found out"
-    ENDING = "the generation's processes are being ended"
-    OVER = "no process is left"
 
 
 @final
@@ -79,7 +71,7 @@ class Controller(Stage):
         self._recovery, self._graceful = recovery, graceful
         self.secret = new_secret()
         self._server: Server[Messages] = Server(CODEC, self.secret, host, max_bytes=MAX_FRAME_BYTES)
-        self._agents: dict[int, bytes] = {}
+        self._agents = Agents(cluster)
         self._members = Membership([], 0.0)
         self._phase = Phase.GATHERING
         self._failures: list[Failure] = []
@@ -104,7 +96,7 @@ class Controller(Stage):
         """Start the agents and run the job to its end. No process of it is left afterwards."""
         try:
             with self._signals.caught():
-                self._cluster.start(launch)
+                self._agents.start(launch)
                 while self._phase is not Phase.OVER:
                     envelope = self._server.receive(TICK_SECONDS)
                     if envelope is not None:
@@ -122,9 +114,13 @@ class Controller(Stage):
     def _handle(self, envelope: Envelope[Messages]) -> None:
         message = envelope.message
         if isinstance(message, AgentJoined):
-            self._agents[message.agent] = envelope.peer
-            if len(self._agents) == self._cluster.agents:
-                self._start_generation()
+            if message.agent in self._agents.peers:
+                self._begin_anew("the cluster has started the agents again")
+            self._agents.joined(message, envelope.peer)
+            self._start_if_complete()
+        elif isinstance(message, Spooled):
+            self._agents.spooled(message)
+            self._start_if_complete()
         elif isinstance(message, RoleOutput):
             for line in message.lines:
                 self._tell_of(message.spec, "log", stream=message.stream, text=line)
@@ -239,9 +235,9 @@ class Controller(Stage):
         # A lost server's address stays until there is a new one: lists of servers have no gaps.
         self._members.replace(lost, spec, time.monotonic())
         self._conducting.lost(lost)
-        agent = self._agents[lost.node]
+        agent = self._agents.peers[lost.node]
         self._server.send(agent, EndRole(lost))
-        self._server.send(agent, StartRoles([spec]))
+        self._server.send(agent, self._agents.orders([spec]))
         self._tell_of(lost, "restart", generation=self._generation, reason=failure.message)
 
     # What time brings
@@ -252,14 +248,20 @@ class Controller(Stage):
         self._notice_signals(now)
         self._notice_silence(now)
         self._notice_ends(now)
-        reason = self._cluster.failed()
-        if reason is not None:
-            raise RuntimeError(f"an agent ended before its time: {reason}")
+        self._notice_agents(now)
         settled = now >= self._settle_until or len(self._failures) == len(self._members.all())
         if self._phase is Phase.SETTLING and settled:
             self._end_generation(grace=0.0 if self._graceful else 5.0)
         if self._phase is Phase.ENDING and self._members.all_exited():
             self._act_on_failure()
+
+    def _notice_agents(self, now: float) -> None:
+        reason = self._cluster.failed()
+        if reason is not None and self._phase is not Phase.OVER:
+            self._begin_anew(reason)
+            self._agents.start_again()
+        if self._phase is Phase.GATHERING:
+            self._agents.check_patience(now)
 
     def _notice_silence(self, now: float) -> None:
         timeout = self._recovery.heartbeat_timeout
@@ -297,6 +299,23 @@ class Controller(Stage):
 
     # What is done
 
+    def _begin_anew(self, reason: str) -> None:
+        """Agents are gone, and all roles with them: wait for new ones, if that may be."""
+        if self._signals.count or self._outcome.restarts >= self._recovery.max_restarts:
+            raise WorkerLostError(f"an agent ended before its time: {reason}")
+        self._agents.forget()
+        self._generation += 1
+        self._outcome.restarts += 1
+        self._phase = Phase.GATHERING
+        self.emit("restart", generation=self._generation, reason=reason)
+
+    def _start_if_complete(self) -> None:
+        if self._phase is Phase.GATHERING and self._agents.complete:
+            spooled = self._agents.begin()
+            if spooled is not None:
+                self.emit("spooled", **spooled)
+            self._start_generation()
+
     def _start_generation(self) -> None:
         self._failures.clear()
         self._last_words.clear()
@@ -304,7 +323,7 @@ class Controller(Stage):
         self._addresses.clear()
         self._conducting.begin(self._generation)
         specs = place_roles(
-            len(self._agents),
+            self._cluster.agents,
             self._team.workers,
             self._generation,
             role=self._team.role,
@@ -317,11 +336,11 @@ class Controller(Stage):
         self._released = self._begun = False
         self.emit("generation", number=self._generation)
         for agent, roles in specs.items():
-            self._server.send(self._agents[agent], StartRoles(roles))
+            self._server.send(self._agents.peers[agent], self._agents.orders(roles))
 
     def _end_generation(self, grace: float) -> None:
         self._phase = Phase.ENDING
-        for peer in self._agents.values():
+        for peer in self._agents.peers.values():
             self._server.send(peer, EndRoles(self._generation, grace))
 
     def _act_on_failure(self) -> None:
@@ -342,22 +361,13 @@ class Controller(Stage):
         self._start_generation()
 
     def _shutdown(self) -> None:
-        self._await_agents(time.monotonic() + 10)
-        for peer in self._agents.values():
+        self._agents.wait_for_all(self._server, seconds=10)
+        for peer in self._agents.peers.values():
             self._server.send(peer, Shutdown())
         try:
             self._cluster.stop()
         finally:
             self._server.close()
-
-    def _await_agents(self, deadline: float) -> None:
-        """An agent that has only just started must join before it can be told to go."""
-        while len(self._agents) < self._cluster.agents and time.monotonic() < deadline:
-            if self._cluster.failed() is not None:
-                return
-            envelope = self._server.receive(TICK_SECONDS)
-            if envelope is not None and isinstance(envelope.message, AgentJoined):
-                self._agents[envelope.message.agent] = envelope.peer
 
     # What is offered to whoever conducts
 

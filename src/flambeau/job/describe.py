@@ -17,6 +17,7 @@ from flambeau.config import (
     FileData,
     LoaderData,
     OptimizerSpec,
+    SpooledData,
 )
 from flambeau.config.settings import Settings
 from flambeau.errors import ConfigError
@@ -32,6 +33,8 @@ class Description:
     directory: Path
     packer: Packer = field(default_factory=Packer)
     fds: list[int] = field(default_factory=list)
+    #: Data frames of the cluster's engine, by name.
+    frames: dict[str, Any] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         return self
@@ -99,6 +102,9 @@ class Description:
         refuse_data_loader(data, name)
         if isinstance(data, str | Path):
             return FileData(path=str(data))
+        if is_spark_frame(data):
+            self.frames[name] = data
+            return SpooledData(name=name, columns=tuple(data.columns))
         if isinstance(data, list | tuple) and data and all(map(_is_path, data)):
             return FileData(path=tuple(map(str, data)))
         if is_arrays(data):
@@ -125,6 +131,14 @@ class Description:
         if takes_an_argument(function):
             return LoaderData(code=ref)
         return DatasetData(code=ref.model_copy(update={"call": True}))
+
+
+def is_spark_frame(data: Any) -> bool:
+    """Whether it is a DataFrame of Spark, of whichever kind of session."""
+    return any(
+        kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame"
+        for kind in type(data).__mro__
+    )
 
 
 def refuse_data_loader(data: Any, name: str) -> None:

@@ -17,6 +17,7 @@ from flambeau.coordination.plans import IndexedPlan
 from flambeau.coordination.protocol import PlanData, WantStop
 from flambeau.data import IndexedSource, IterableSource, Source
 from flambeau.data.binding import Binder
+from flambeau.data.sources.spooled import SpooledSource
 from flambeau.data.task_reader import IndexedTasks, SharedTasks, StreamedTasks, TaskReader
 from flambeau.embeddings.attach import tables_of
 from flambeau.job import checkpointing, opening
@@ -71,9 +72,8 @@ class FreeWorker:
         group = where.group
         assert isinstance(group, ExchangeGroup)
         reader = self._reader(source, binder)
-        conductor = LinkConductor(
-            where.link, group, reader, self._policy(), settings.loading.read_ahead
-        )
+        ahead, limited = settings.loading.read_ahead, settings.max_steps is not None
+        conductor = LinkConductor(where.link, group, reader, self._policy(), ahead, limited=limited)
         exact_rows = min(EXACT_ROWS, settings.evaluation.exact_rows)
         parts = FreeParts(
             model=model,
@@ -95,8 +95,9 @@ class FreeWorker:
         )
         randomness.seed_all(settings.seed, group.rank)
         last = checkpoint_path(where.run, state.step) if state is not None else None
+        tables = table_saving(where, strategy, tables_of(model), last)
         saving = checkpointing.WorkerCheckpoints(
-            where.run, settings, parts, table_saving(where, strategy, tables_of(model), last)
+            where.run, settings, parts, tables, where.payload["spooling"]
         )
         parts.saving = saving
         trainer = FreeTrainer(settings, parts, self._position(parts, state), build.best())
@@ -132,6 +133,7 @@ class FreeWorker:
             "stopped_early": trainer.milestones.finished_early,
             "metrics": trainer.milestones.metrics,
             "history": trainer.milestones.history,
+            "seconds_per_step": trainer.times.per_step(),
             "client": trainer.strategy.summary(),
         }
         trainer.strategy.close()
@@ -170,7 +172,12 @@ class FreeWorker:
             return PlanData(spec, "shares", [spec.world], before)
         if isinstance(source, IndexedSource):
             return PlanData(spec, "rows", [len(source)], before)
-        return PlanData(spec, "shards", [shard.rows for shard in source.shards()], before)
+        shards, homes = source.shards(), None
+        if isinstance(source, SpooledSource):
+            homes = [int(shard.path) for shard in shards]
+            if before is not None:
+                before["other_parts"] = checkpointing.other_parts(state, self._where.payload)
+        return PlanData(spec, "shards", [shard.rows for shard in shards], before, homes)
 
     def _batches(self, source: Source) -> int | None:
         """Batches of an epoch, if that can be known."""

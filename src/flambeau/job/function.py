@@ -18,12 +18,18 @@ from flambeau.job.process_group import (
 
 
 def call(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[str, Any]:
-    """Load the function from the inherited descriptor, call it, write the result to ours."""
+    """Load the function from the inherited descriptor, call it, write the result to ours.
+
+    Far from the driver both travel with the messages.
+    """
     set_rank_variables(link)
-    function, args, kwargs = load(child.payload["function"])
+    given = child.payload["function"]
+    function, args, kwargs = pickle.loads(given) if isinstance(given, bytes) else load(given)
     device = pick_device("auto", child.spec.local_rank)
     with process_group(link, listener, backend_of(device)):
         result = function(*args, **kwargs)
+    if isinstance(given, bytes):
+        return {"result": cloudpickle.dumps(result)}
     store(child.payload["results"][child.spec.rank], result)
     return {}
 

@@ -1,10 +1,13 @@
 """From a team and a cluster to its outcome: the one place where a controller is put to work."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from flambeau.clusters.base import Launch
+from flambeau import config
+from flambeau.clusters.base import Cluster, Launch
 from flambeau.clusters.local import LOOPBACK, LocalCluster
-from flambeau.config import Local, Recovery
+from flambeau.config import Recovery
+from flambeau.errors import MissingDependencyError
 from flambeau.job.controller import Controller
 from flambeau.job.outcome import Outcome
 from flambeau.job.roles import modules_of
@@ -16,16 +19,21 @@ CHILD_MODULE = "flambeau.job.child"
 
 def run_team(
     team: Team,
-    cluster: Local,
+    cluster: config.Cluster,
     observer: Observer,
     recovery: Recovery,
     payload: dict[str, Any],
     fds: tuple[int, ...] = (),
+    frames: Mapping[str, Any] | None = None,
     *,
     graceful: bool,
 ) -> Outcome:
-    """Run all roles of a team to their end. `graceful`: they can save and stop when asked to."""
-    controller = Controller(team, LocalCluster(), observer, recovery, LOOPBACK, graceful=graceful)
+    """Run all roles of a team to their end. `graceful`: they can save and stop when asked to.
+
+    `frames` are data frames of the cluster's engine, by name.
+    """
+    placed, host = open_cluster(cluster, frames or {})
+    controller = Controller(team, placed, observer, recovery, host, graceful=graceful)
     launch = Launch(
         coordinator=controller.address,
         secret=controller.secret,
@@ -34,5 +42,19 @@ def run_team(
         fds=fds,
         preload=modules_of(team.roles),
         threads_per_worker=cluster.threads_per_worker,
+        pinned=isinstance(cluster, config.Local),
     )
     return controller.run(launch)
+
+
+def open_cluster(settings: config.Cluster, frames: Mapping[str, Any]) -> tuple[Cluster, str]:
+    """The cluster that settings name, and the address where it finds the coordinator."""
+    if isinstance(settings, config.Local):
+        return LocalCluster(), LOOPBACK
+    try:
+        from flambeau.clusters.spark import SparkCluster, driver_host
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"cluster=Spark(...) needs PySpark ({error}): pip install 'flambeau[spark]'"
+        ) from error
+    return SparkCluster(settings, frames), driver_host(settings)

@@ -13,8 +13,16 @@ import torch
 from torch import nn
 
 from flambeau.checkpoint import RunDirectory, user_code
-from flambeau.config import ArrayData, CodeRef, DataRef, DatasetData, Images, JobSettings
-from flambeau.coordination.plans import IndexedPlan, StreamedPlan
+from flambeau.config import (
+    ArrayData,
+    CodeRef,
+    DataRef,
+    DatasetData,
+    Images,
+    JobSettings,
+    SpooledData,
+)
+from flambeau.coordination.plans import HomePlan, IndexedPlan, StreamedPlan
 from flambeau.data import IndexedSource, IterableSource, Share, Source, StreamedSource, open_source
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
@@ -29,6 +37,7 @@ from flambeau.data.loader import (
 from flambeau.data.sampling import KeepNegatives
 from flambeau.data.sources.arrays import ArraySource
 from flambeau.data.sources.image_folder import ImageFolderSource
+from flambeau.data.sources.spooled import SpooledSource
 from flambeau.data.sources.spooling import array_columns, spool
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.errors import DataError, ModelError
@@ -149,6 +158,12 @@ def open_data(data: DataRef, load_code: LoadCode, missing: frozenset[str] = froz
     return open_source(data, load_code)
 
 
+def open_spooled(data: SpooledData, payload: dict[str, Any]) -> SpooledSource:
+    """The part of a data frame that this worker's agent has written to a file."""
+    descriptor = payload["spooled"].get(data.name)
+    return SpooledSource(descriptor, payload["spools"][data.name], payload["home"], data.columns)
+
+
 def _called(ref: CodeRef, load_code: LoadCode) -> Any:
     """What a reference gives: a function of a shard, and what is data already, as they are."""
     if not ref.call:
@@ -232,7 +247,11 @@ def make_loader(
     if isinstance(source, StreamedSource):
         rows = tuple(shard.rows for shard in source.shards())
         _check_rows(sum(rows), place)
-        streamed = StreamedPlan(rows, size, place.workers, settings.seed, shuffle, drop_last)
+        streamed: HomePlan | StreamedPlan
+        if isinstance(source, SpooledSource):
+            streamed = HomePlan(source.homes, size, settings.seed, shuffle, drop_last)
+        else:
+            streamed = StreamedPlan(rows, size, place.workers, settings.seed, shuffle, drop_last)
         _check_steps(streamed.steps(), sum(rows), place.workers, size)
         return StreamedLoader(source, streamed, place.worker, binder, transform, loading)
     _check_rows(len(source), place)

@@ -12,6 +12,7 @@ from flambeau.data import IndexedSource, IterableSource, Source
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.loader import in_order
+from flambeau.data.sources.spooled import SpooledSource
 from flambeau.errors import DataError, ModelError
 from flambeau.training.losses import Loss
 
@@ -35,6 +36,8 @@ def rehearse(
     if isinstance(source, IterableSource):
         return
     batch = next(in_order(source, binder, ROWS), None)
+    if batch is None and isinstance(source, SpooledSource) and source.shards():
+        return  # all of it is with other workers
     if batch is None:
         raise DataError("the data has no rows")
     output = _forward(model, binder, batch if transform is None else transform(batch), loss, name)

@@ -1,12 +1,15 @@
 """`run`: call any function on N processes with torch.distributed ready."""
 
 import os
+import pickle
 import signal
 import tempfile
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from flambeau.config import Local, Recovery
+import cloudpickle
+
+from flambeau.config import Cluster, Local, Recovery
 from flambeau.coordination.failures import Cause
 from flambeau.coordination.protocol import Role
 from flambeau.job.fit import raise_failure
@@ -20,7 +23,7 @@ Value = TypeVar("Value")
 
 
 def run(
-    function: Callable[..., Value], *args: Any, cluster: Local | None = None, **kwargs: Any
+    function: Callable[..., Value], *args: Any, cluster: Cluster | None = None, **kwargs: Any
 ) -> list[Value]:
     """The results of `function(*args, **kwargs)` on every process of the cluster, by rank.
 
@@ -28,6 +31,8 @@ def run(
     function and its results may be anything that can be pickled, also from a notebook.
     """
     cluster = cluster or Local()
+    if not isinstance(cluster, Local):
+        return _run_elsewhere((function, args, kwargs), cluster)
     descriptors = [_anonymous_file() for _ in range(cluster.workers + 1)]
     try:
         store(descriptors[0], (function, args, kwargs))
@@ -40,7 +45,15 @@ def run(
             os.close(descriptor)
 
 
-def run_script(path: str, arguments: list[str], cluster: Local) -> int:
+def _run_elsewhere(call: Any, cluster: Cluster) -> list[Any]:
+    """On other machines, where descriptors of this one mean nothing."""
+    payload = {"function": cloudpickle.dumps(call)}
+    outcome = launch_roles(Role.FUNCTION, cluster, payload, ())
+    finish(outcome)
+    return [pickle.loads(outcome.summaries[rank]["result"]) for rank in range(cluster.workers)]
+
+
+def run_script(path: str, arguments: list[str], cluster: Cluster) -> int:
     """Run a script on every process of the cluster, as a launcher would.
 
     Returns 0, or the exit code of the first process that ended itself with another or was killed.
@@ -55,7 +68,7 @@ def run_script(path: str, arguments: list[str], cluster: Local) -> int:
 
 
 def launch_roles(
-    role: Role, cluster: Local, payload: dict[str, Any], fds: tuple[int, ...]
+    role: Role, cluster: Cluster, payload: dict[str, Any], fds: tuple[int, ...]
 ) -> Outcome:
     """Run one role per worker to its end, showing what they print, by rank."""
     observer: Observer = display("lines", every_seconds=5.0)

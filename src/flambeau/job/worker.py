@@ -71,7 +71,9 @@ class LockstepWorker:
         position = Position()
         by_row = isinstance(source, IndexedSource)
         if state is not None:
-            position = checkpointing.restored_position(state, group.size, by_row=by_row)
+            position = checkpointing.restored_position(
+                state, group.size, self._where.payload, by_row=by_row
+            )
         optimizers = build.optimizers(model)
         strategy = make_strategy(self._where, model, optimizers.first_rate)
         forward = strategy.attach(model, optimizers.by_name, own_step=settings.step is not None)
@@ -96,7 +98,9 @@ class LockstepWorker:
         randomness.seed_all(settings.seed, group.rank)
         last = checkpoint_path(self._where.run, state.step) if state is not None else None
         tables = table_saving(self._where, strategy, tables_of(model), last)
-        saving = checkpointing.WorkerCheckpoints(self._where.run, settings, parts, tables)
+        saving = checkpointing.WorkerCheckpoints(
+            self._where.run, settings, parts, tables, self._where.payload["spooling"]
+        )
         parts.saving = saving
         if state is not None:
             tables.restore(state)
@@ -133,6 +137,7 @@ class LockstepWorker:
             "stopped_early": trainer.milestones.finished_early,
             "metrics": trainer.milestones.metrics,
             "history": trainer.milestones.history,
+            "seconds_per_step": trainer.times.per_step(),
             "client": trainer.strategy.summary(),
         }
         trainer.strategy.close()

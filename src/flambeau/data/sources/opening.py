@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from flambeau.config import ArrayData, CodeRef, DataRef, DatasetData, FileData
+from flambeau.config import ArrayData, CodeRef, DataRef, DatasetData, FileData, LoaderData
 from flambeau.config.settings import nearest
 from flambeau.data.source import Source
 from flambeau.data.sources.arrays import ArraySource
@@ -56,7 +56,12 @@ def open_source(data: DataRef, load_code: Callable[[CodeRef], Any]) -> Source:
         return ArraySource(data)
     if isinstance(data, DatasetData):
         return _open_dataset(load_code(data.code))
-    return LoaderSource(load_code(data.code))
+    if isinstance(data, LoaderData):
+        return LoaderSource(load_code(data.code))
+    raise DataError(
+        f"the {data.name} data was a data frame of the cluster, which is not here any more: give "
+        "the data again, as files or arrays"
+    )
 
 
 def _open_files(data: FileData) -> Source:

@@ -1,0 +1,277 @@
+"""Agents in the tasks of one barrier stage of Spark."""
+
+import pickle
+import re
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from typing import Any, final
+
+import pyarrow as pa
+from pyspark.sql import functions
+
+from flambeau.clusters.base import Cluster, Launch
+from flambeau.clusters.interfaces import local_address
+from flambeau.clusters.spark_task import Order
+from flambeau.clusters.spool import MARKER
+from flambeau.config import Spark
+from flambeau.errors import ConfigError, MissingDependencyError, UserError
+from flambeau.version import __version__
+
+LOOPBACK = "127.0.0.1"
+#: Starts what a task tells the user, in the midst of Spark's stack traces.
+MARK = "Flambeau cannot run here: "
+STOP_SECONDS = 60.0
+_LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,\s*\d+)?\])?$")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(?P<executors>\d+)\s*,\s*(?P<cores>\d+)\s*,.*\]$")
+_CAUSES = (
+    re.compile(re.escape(MARK) + r"(?P<text>[^\n]*)"),
+    re.compile(r"(?P<text>ExecutorLostFailure \([^)]*\)[^\n]*)"),
+    re.compile(r"(?P<text>Python worker exited unexpectedly[^\n]*)"),
+    re.compile(r"^(?P<text>(?!org\.|java\.|py4j)[\w.]+Error: [^\n]*)", re.MULTILINE),
+)
+
+
+@final
+class SparkCluster(Cluster):
+    """One agent in each task of a barrier stage; `frames` are brought to them."""
+
+    def __init__(self, settings: Spark, frames: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._session = session_of(settings)
+        self._frames = dict(frames)
+        self.agents = settings.workers
+        self.spools = bool(frames)
+        self.patience = settings.start_timeout
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._tag = ""
+        self._stopping = False
+
+    def start(self, launch: Launch) -> None:
+        """Submit the stage."""
+        require_slots(self._session, self.agents)
+        self._error = None
+        self._tag = f"flambeau-{uuid.uuid4().hex[:12]}"
+        self._thread = threading.Thread(
+            target=self._run, args=(launch, self._tag), name="flambeau-spark", daemon=True
+        )
+        self._thread.start()
+
+    def failed(self) -> str | None:
+        """Why the stage ended."""
+        if self._error is None or self._stopping:
+            return None
+        raise_mistake(self._error)
+        return reason_of(self._error)
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is no stage."""
+        return self._thread is None or not self._thread.is_alive()
+
+    def late(self) -> UserError:
+        """The stage waits for tasks that can run at the same time."""
+        return ConfigError(
+            f"Spark has not started {self.agents} tasks within {self.patience:.0f} s, and a "
+            "barrier stage needs all of them at once: give it more executors or cores (each task "
+            "takes spark.task.cpus), end other jobs of the session, ask for fewer workers, or wait "
+            "longer with Spark(start_timeout=...)"
+        )
+
+    def stop(self) -> None:
+        """Wait for the tasks, which have been told to shut down; cancel those that do not."""
+        self._stopping = True
+        if self._thread is None:
+            return
+        agents_left = self._error is None
+        self._thread.join(timeout=STOP_SECONDS if agents_left else 0)
+        if self._thread.is_alive():
+            self.cancel()
+            self._thread.join(timeout=STOP_SECONDS)
+
+    def cancel(self) -> None:
+        """End the stage at once."""
+        if hasattr(self._session, "interruptTag"):
+            self._session.interruptTag(self._tag)
+        else:
+            self._session.sparkContext.cancelJobGroup(self._tag)
+
+    def _run(self, launch: Launch, tag: str) -> None:
+        try:
+            self._mark_job(tag)
+            order = pickle.dumps(
+                Order(launch, tuple(self._frames), self._settings.spool_dir),
+            )
+            result = self._rows().mapInArrow(
+                make_task(order, versions()),
+                "agent int, spooled_bytes bigint",
+                **self._options(),
+            )
+            result.collect()
+        except Exception as error:  # noqa: BLE001 - handed to the driver by failed()
+            if tag == self._tag:
+                self._error = error
+
+    def _rows(self) -> Any:
+        """What the tasks are given: nothing, or all frames together."""
+        count = self.agents
+        if not self._frames:
+            return self._session.range(0, count, 1, count)
+        frames = list(self._frames.values())
+        if len(frames) > 1:
+            frames = [
+                frame.withColumn(MARKER, functions.lit(number).cast("int"))
+                for number, frame in enumerate(frames)
+            ]
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.unionByName(frame, allowMissingColumns=True)
+        return whole.repartition(count)
+
+    def _options(self) -> dict[str, Any]:
+        profile = self._settings.resource_profile
+        return {"barrier": True} if profile is None else {"barrier": True, "profile": profile}
+
+    def _mark_job(self, tag: str) -> None:
+        """So that this job alone can be cancelled; marks belong to threads."""
+        if hasattr(self._session, "addTag"):
+            self._session.addTag(tag)
+        else:
+            self._session.sparkContext.setJobGroup(tag, "Flambeau", interruptOnCancel=True)
+
+
+def make_task(
+    order: bytes, wanted: Mapping[str, str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What each task runs. It travels by value: an executor may lack Flambeau, and must say so."""
+    mark, advice = MARK, ADVICE
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from importlib import metadata
+
+        for name, version in wanted.items():
+            try:
+                found = metadata.version(name).partition("+")[0]
+            except metadata.PackageNotFoundError:
+                raise RuntimeError(
+                    f"{mark}{name} is not installed on an executor; {advice}"
+                ) from None
+            if found != version:
+                raise RuntimeError(
+                    f"{mark}an executor has {name} {found}, this driver {version}; {advice}"
+                )
+        from pyspark import BarrierTaskContext
+
+        from flambeau.clusters.spark_task import serve
+        from flambeau.errors import UserError
+
+        try:
+            yield from serve(order, BarrierTaskContext.get().partitionId(), batches)
+        except UserError as error:
+            raise RuntimeError(f"{mark}{error}") from error
+
+    return task
+
+
+#: How to mend an environment.
+ADVICE = (
+    "install the same versions there, or ship this environment (guide: Spark, 'Shipping the "
+    "environment')"
+)
+
+
+def versions() -> dict[str, str]:
+    """What executors must have, too."""
+    return {"flambeau": __version__, "torch": metadata.version("torch").partition("+")[0]}
+
+
+def session_of(settings: Spark) -> Any:
+    """The session to use; an active one, if none was given."""
+    if settings.session is not None:
+        return settings.session
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None:
+        raise ConfigError(
+            "cluster=Spark(...) needs a session, and none is active: make one with "
+            "SparkSession.builder.getOrCreate(), or give Spark(session=...)"
+        )
+    return active
+
+
+def driver_host(settings: Spark) -> str:
+    """The address of this machine that executors can reach."""
+    if settings.host is not None:
+        return settings.host
+    session = session_of(settings)
+    master = setting(session, "spark.master", "")
+    if master.startswith("local"):
+        return LOOPBACK
+    remote = getattr(getattr(session, "client", None), "host", None)
+    if remote is not None:
+        return local_address(remote)
+    return setting(session, "spark.driver.host", LOOPBACK)
+
+
+def require_slots(session: Any, tasks: int) -> None:
+    """Find out what Spark would only tell after minutes, if at all."""
+    if setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
+        raise ConfigError(
+            "spark.dynamicAllocation.enabled=true: a barrier stage needs a fixed number of "
+            "executors; set it to false and spark.executor.instances to how many you want"
+        )
+    slots = slots_of(
+        setting(session, "spark.master", ""), int(setting(session, "spark.task.cpus", "1"))
+    )
+    if slots is not None and tasks > slots:
+        raise ConfigError(
+            f"cluster=Spark({tasks}): this session runs {slots} task(s) at a time, and a barrier "
+            f"stage needs all at once: ask for {slots} workers, or give the session more cores "
+            f"(spark.master={setting(session, 'spark.master', '')})"
+        )
+
+
+def slots_of(master: str, task_cpus: int) -> int | None:
+    """How many tasks a master of this machine runs at a time; None: only the cluster knows."""
+    found = _LOCAL.match(master)
+    if found:
+        cores = found["cores"] or "1"
+        return None if cores == "*" else int(cores) // task_cpus
+    found = _LOCAL_CLUSTER.match(master)
+    if found:
+        return int(found["executors"]) * (int(found["cores"]) // task_cpus)
+    return None
+
+
+def setting(session: Any, name: str, default: str) -> str:
+    """A setting of the session, whatever kind of session it is."""
+    return str(session.conf.get(name, default))
+
+
+def raise_mistake(error: BaseException) -> None:
+    """Raise what is for the user to mend, if that ended the stage."""
+    text = str(error)
+    found = _CAUSES[0].search(text)
+    if found:
+        kind = MissingDependencyError if "not installed" in found["text"] else ConfigError
+        raise kind(found["text"].strip())
+    if "PYTHON_VERSION_MISMATCH" in text:
+        raise ConfigError(
+            f"executors have another Python than this driver's {sys.version_info.major}."
+            f"{sys.version_info.minor}: set PYSPARK_PYTHON (or spark.pyspark.python) to one like it"
+        )
+
+
+def reason_of(error: BaseException) -> str:
+    """One line of what Spark said."""
+    text = str(error)
+    for cause in _CAUSES:
+        found = cause.search(text)
+        if found:
+            return found["text"].strip()[:300]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300]

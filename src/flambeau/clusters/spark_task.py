@@ -1,0 +1,64 @@
+"""What a task of the barrier stage does: take its rows, then be an agent until the job is over."""
+
+import dataclasses
+import os
+import pickle
+import resource
+import sys
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from flambeau.clusters.agent import agent_main
+from flambeau.clusters.base import Launch
+from flambeau.clusters.interfaces import host_of, local_address
+from flambeau.clusters.spool import Spool
+from flambeau.errors import ConfigError
+
+#: What a worker needs of addresses, not of memory: for libraries, stacks of threads, mapped files.
+LEAST_ADDRESS_SPACE = 6 << 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """All that a task is told."""
+
+    launch: Launch
+    frames: tuple[str, ...]
+    spool_dir: str | None
+
+
+def serve(order: bytes, agent: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Be agent number `agent`; at the end, one row that says so."""
+    told: Order = pickle.loads(order)
+    require_address_space()
+    launch = dataclasses.replace(
+        told.launch,
+        python=sys.executable,
+        python_path=(*sys.path, *filter(os.path.isdir, told.launch.python_path)),
+    )
+    host = local_address(host_of(launch.coordinator))
+    with Spool(told.frames, told.spool_dir) as spool:
+        fill = (lambda: _spooled(spool, batches)) if told.frames else None
+        agent_main(launch, agent, host, fill)
+        yield pa.record_batch({"agent": [agent], "spooled_bytes": [spool.size]})
+
+
+def _spooled(spool: Spool, batches: Iterator[pa.RecordBatch]) -> Spool:
+    spool.fill(batches)
+    return spool
+
+
+def require_address_space() -> None:
+    """A limit of addresses that is too low ends processes in ways that nobody understands."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY or soft >= LEAST_ADDRESS_SPACE:
+        return
+    if hard == resource.RLIM_INFINITY or hard >= LEAST_ADDRESS_SPACE:
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        return
+    raise ConfigError(
+        f"spark.executor.pyspark.memory limits this Python worker to {hard >> 20:,} MB of "
+        f"addresses, of which torch alone takes gigabytes: set it to at least "
+        f"{LEAST_ADDRESS_SPACE >> 30}g, or not at all"
+    )

@@ -1,0 +1,77 @@
+"""Rows that an engine hands over once, in files that are read as often as the training needs."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from flambeau.errors import DataError
+
+#: Tells the rows of one frame from those of another when both come as one; see `Spool`.
+MARKER = "flambeau_frame"
+
+
+@final
+class Spool(AbstractContextManager["Spool"]):
+    """A file for each frame, of the Arrow batches that came.
+
+    The files have no name: processes that are given their descriptors can read them, and nothing
+    is left when the last of these has ended, however it did.
+    """
+
+    def __init__(self, frames: tuple[str, ...], directory: str | None) -> None:
+        self._frames = frames
+        self._directory = directory
+        self.rows: dict[str, list[int]] = {name: [] for name in frames}
+        self.descriptors: dict[str, int] = {}
+
+    def __exit__(self, *error: object) -> None:
+        """Give the files back."""
+        for descriptor in self.descriptors.values():
+            os.close(descriptor)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(os.fstat(descriptor).st_size for descriptor in self.descriptors.values())
+
+    def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Write everything that comes; only one batch is in memory at a time."""
+        writers: dict[str, pa.ipc.RecordBatchFileWriter] = {}
+        try:
+            for batch in batches:
+                for name, part in self._parts(batch):
+                    if name not in writers:
+                        writers[name] = self._writer(name, part.schema)
+                    if part.num_rows:
+                        writers[name].write_batch(part)
+                        self.rows[name].append(part.num_rows)
+        except OSError as error:
+            raise DataError(
+                f"cannot write the data to {self._directory or tempfile.gettempdir()} of an "
+                f"executor: {error}; make room there, or give Spark(spool_dir=...)"
+            ) from error
+        finally:
+            for writer in writers.values():
+                writer.close()
+
+    def _parts(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows of each frame, without the column that tells them apart."""
+        if len(self._frames) == 1:
+            yield self._frames[0], batch
+            return
+        place = batch.schema.get_field_index(MARKER)
+        marks = batch.column(place)
+        rest = batch.drop_columns([MARKER])
+        for number, name in enumerate(self._frames):
+            yield name, rest.filter(pc.equal(marks, number))
+
+    def _writer(self, name: str, schema: pa.Schema) -> pa.ipc.RecordBatchFileWriter:
+        with tempfile.TemporaryFile(dir=self._directory, prefix="flambeau-") as file:
+            self.descriptors[name] = os.dup(file.fileno())
+        sink = pa.PythonFile(os.fdopen(os.dup(self.descriptors[name]), "wb"), mode="w")
+        return pa.ipc.new_file(sink, schema)

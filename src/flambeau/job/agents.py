@@ -1,0 +1,90 @@
+"""The agents of a job: who has come, and with which rows."""
+
+import time
+import uuid
+from typing import Any, final
+
+from flambeau.clusters.base import Cluster, Launch
+from flambeau.coordination.protocol import AgentJoined, Messages, RoleSpec, Spooled, StartRoles
+from flambeau.messaging import Server
+
+TICK_SECONDS = 0.1
+
+
+@final
+class Agents:
+    """All agents of a cluster, which may be started again when some have ended."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.peers: dict[int, bytes] = {}
+        self._spools: dict[int, Spooled] = {}
+        self._spooling = ""
+        self._launch: Launch | None = None
+        self._since = 0.0
+
+    def start(self, launch: Launch) -> None:
+        """Have them started."""
+        self._launch, self._since = launch, time.monotonic()
+        self._cluster.start(launch)
+
+    def start_again(self) -> None:
+        """Have others started in their place."""
+        assert self._launch is not None
+        self.start(self._launch)
+
+    def joined(self, message: AgentJoined, peer: bytes) -> None:
+        """One has come."""
+        self.peers[message.agent] = peer
+
+    def spooled(self, message: Spooled) -> None:
+        """One has its rows."""
+        self._spools[message.agent] = message
+
+    def forget(self) -> None:
+        """They are gone; others will come."""
+        self.peers.clear()
+        self._spools.clear()
+        self._since = time.monotonic()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all are there, with all they bring."""
+        expected = self._cluster.agents
+        ready = not self._cluster.spools or len(self._spools) == expected
+        return len(self.peers) == expected and ready
+
+    def begin(self) -> dict[str, Any] | None:
+        """They begin with what they have; what there is to tell of that."""
+        if not self._spools:
+            return None
+        self._spooling = uuid.uuid4().hex
+        rows = {name: sum(map(sum, parts)) for name, parts in self._rows().items()}
+        size = sum(spool.size for spool in self._spools.values())
+        return {"rows": rows, "bytes": size, "agents": len(self._spools)}
+
+    def orders(self, roles: list[RoleSpec]) -> StartRoles:
+        """What to send to an agent that is to start these."""
+        return StartRoles(roles, self._rows(), self._spooling)
+
+    def check_patience(self, now: float) -> None:
+        """Raise when they have not come in time."""
+        patience = self._cluster.patience
+        late = patience is not None and now - self._since > patience
+        if late and len(self.peers) < self._cluster.agents:
+            raise self._cluster.late()
+
+    def wait_for_all(self, server: Server[Messages], seconds: float) -> None:
+        """One that has only just started must join before it can be told to go."""
+        deadline = time.monotonic() + seconds
+        while len(self.peers) < self._cluster.agents and time.monotonic() < deadline:
+            if self._cluster.ended:
+                return
+            envelope = server.receive(TICK_SECONDS)
+            if envelope is not None and isinstance(envelope.message, AgentJoined):
+                self.joined(envelope.message, envelope.peer)
+
+    def _rows(self) -> dict[str, list[list[int]]]:
+        """The rows of every batch, by frame and agent."""
+        parts = [self._spools[agent].rows for agent in sorted(self._spools)]
+        return {name: [rows[name] for rows in parts] for name in (parts[0] if parts else ())}
