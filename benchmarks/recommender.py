@@ -1,19 +1,23 @@
-"""Samples per second of DLRM at the Criteo-Kaggle shape, against a plain torch DLRM."""
+"""Samples per second and AUC of DLRM at the Criteo-Kaggle shape, against a plain torch DLRM."""
 
 import argparse
 import itertools
+import json
 import os
+import statistics
 import sys
 import tempfile
 from pathlib import Path
 
 from dlrm import samples_per_second
-from measure import report
+from measure import report, tell
 from turns import HERE, Side, fastest, take_turns
 
 CORES = 2
 #: Rows of the table, few and many.
 SIZES = (1_000_000, 30_000_000)
+#: Clicks whose ids repeat often enough to be learnt; a tenth of them is held out.
+AUC_ROWS, AUC_IDS = 1_000_000, 20_000
 VARIANTS = list(itertools.product(("one", "many"), ("2",)))
 
 Variant = tuple[str, str]
@@ -39,6 +43,46 @@ def against_plain(precision: str, options: argparse.Namespace, directory: Path) 
         pairs = take_turns(our_side, peer_side, options.pairs, samples_per_second)
     named = f"{variant[0]} table(s)/{variant[1]} threads/fp32"
     report(f"recommender/dlrm_{precision}", pairs, "samples/s", peer_variant=named)
+    tell_split(f"recommender/dlrm_{precision}_step", directory / "ours")
+
+
+def tell_split(benchmark: str, directory: Path) -> None:
+    """Where the seconds of a step of our first worker went."""
+    text = (directory / "run" / "report.json").read_text(encoding="utf-8")
+    tell(benchmark, unit="seconds", **json.loads(text)["seconds_per_step"])
+
+
+def in_bf16(options: argparse.Namespace, directory: Path) -> None:
+    """Our bf16 against the plain fp32, unless this CPU has to emulate bf16."""
+    from flambeau.training.half_precision import bf16_slowdown, bf16_warning
+
+    reason = bf16_warning(bf16_slowdown())
+    if reason is not None:
+        tell("recommender/dlrm_bf16", skipped=reason)
+    else:
+        against_plain("bf16", options, directory)
+
+
+def auc(options: argparse.Namespace, directory: Path) -> None:
+    """Both trained on the same generated clicks, for as many steps, with the same optimizers."""
+    from dlrm_auc import Clicks, our_auc, plain_auc
+
+    directory.mkdir(parents=True)
+    shrink = 20 if options.quick else 1
+    clicks = Clicks(directory, AUC_ROWS // shrink, AUC_IDS // shrink)
+    seeds = range(1 if options.quick else options.seeds)
+    peer = [plain_auc(clicks, seed) for seed in seeds]
+    found = [our_auc(clicks, seed, directory / f"run-{seed}") for seed in seeds]
+    tell(
+        "recommender/dlrm_auc",
+        ours=statistics.mean(found),
+        peer=statistics.mean(peer),
+        difference=statistics.mean(found) - statistics.mean(peer),
+        all_ours=[round(each, 5) for each in found],
+        all_peer=[round(each, 5) for each in peer],
+        unit="AUC",
+        seeds=len(seeds),
+    )
 
 
 def by_size(options: argparse.Namespace, directory: Path) -> None:
@@ -71,8 +115,9 @@ def peer(variant: Variant, blocks: int, directory: Path) -> Side:
 
 PARTS = {
     "fp32": lambda options, directory: against_plain("fp32", options, directory),
-    "bf16": lambda options, directory: against_plain("bf16", options, directory),
+    "bf16": in_bf16,
     "ids": by_size,
+    "auc": auc,
 }
 
 
@@ -80,6 +125,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, "all"], default="all")
     parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=3, help="of the part auc")
     parser.add_argument("--quick", action="store_true", help="to see that it runs, no more")
     options = parser.parse_args()
     options.pairs = 2 if options.quick else options.pairs

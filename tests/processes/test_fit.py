@@ -27,6 +27,8 @@ from flambeau.errors import (
     RunDirectoryError,
     WorkerFailedError,
 )
+from flambeau.observe import read_events
+from flambeau.training.half_precision import bf16_slowdown, bf16_warning
 
 X, Y = make_data(300)
 
@@ -446,6 +448,18 @@ def test_ways_of_computing_learn_too(tmp_path: Path, options: dict[str, Any]) ->
         **options,
     )
     assert result.metrics["accuracy"] > 0.85
+
+
+def test_bf16_where_it_is_slow_gives_one_warning(tmp_path: Path) -> None:
+    compute = {"precision": "bf16"}
+    fit(Net(double=False), (X, Y), tmp_path / "run", cluster=fb.Local(2), compute=compute)
+    given = [
+        event.fields["text"]
+        for event in read_events(tmp_path / "run" / "events.jsonl")
+        if event.kind == "warning"
+    ]
+    expected = 0 if bf16_warning(bf16_slowdown()) is None else 1
+    assert sum("a CPU without instructions for it" in text for text in given) == expected
 
 
 # What goes wrong

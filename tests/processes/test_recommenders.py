@@ -11,7 +11,7 @@ import pytest
 from toy import QUIET
 
 import flambeau as fb
-from flambeau.models import LR, DeepFM
+from flambeau.models import LR, DCNv2, DeepFM
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "recommenders.md"
 ROWS, FIELDS, DENSE = 3_000, 3, 2
@@ -69,7 +69,23 @@ def test_deepfm_learns_asynchronously_from_texts_with_missing_ids(
     assert result.report["rows"]["applied"] == 3 * ROWS
     clients = result.report["clients"].values()
     assert sum(client["prefetch_misses"] for client in clients) == 0
+    times = result.report["seconds_per_step"]
+    assert set(times) == {"data", "dense", "sparse", "wait"}
+    assert all(seconds > 0.0 for seconds in times.values())
     assert len(result.predict(clicks)) == ROWS
+
+
+def test_dcnv2_learns_in_lockstep_with_tables_on_servers(clicks: str, tmp_path: Path) -> None:
+    result = train(
+        DCNv2(fields=FIELDS, dense=DENSE, embedding_dim=4, hidden=(16,)),
+        clicks,
+        tmp_path / "run",
+        epochs=3,
+        strategy=fb.Hybrid(servers=1, consistency="synchronous"),
+        cluster=fb.Local(workers=2),
+    )
+    assert result.metrics["auc"] > 0.85
+    assert result.report["rows"]["applied"] == 3 * ROWS
 
 
 def test_logistic_regression_takes_the_same_columns_without_servers(
@@ -77,6 +93,9 @@ def test_logistic_regression_takes_the_same_columns_without_servers(
 ) -> None:
     result = train(LR(fields=FIELDS, dense=DENSE), clicks, tmp_path / "run", epochs=1)
     assert 0.5 < result.metrics["auc"] < 0.85
+    times = result.report["seconds_per_step"]
+    assert times["sparse"] > 0.0
+    assert times["wait"] == 0.0
 
 
 def test_the_ten_lines_of_the_guide_learn(

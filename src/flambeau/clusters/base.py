@@ -54,6 +54,11 @@ class Cluster(ABC):
         Raises what is the user's to mend.
         """
 
+    @property
+    def ended(self) -> bool:
+        """Whether no agent will come (any more)."""
+        return False
+
     def late(self) -> UserError:
         """What to tell the user when agents have not joined in time."""
         raise NotImplementedError

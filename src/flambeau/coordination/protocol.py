@@ -14,7 +14,7 @@ worker -> coordinator    WantStop
 Workers that run free (asynchronous, bounded staleness):
 
 worker -> coordinator    PlanData, WantTask, Trained, Contribution, MomentDone
-coordinator -> worker    Assigned, Floor, Moment, Gathered
+coordinator -> worker    Assigned, Granted, Floor, Moment, Gathered
 """
 
 import enum
@@ -303,6 +303,13 @@ class Floor(_Message, frozen=True):
     clock: int
 
 
+class Granted(_Message, frozen=True):
+    """So many steps more (or fewer) may a worker begin. `clock` as in `Assigned`."""
+
+    steps: int
+    clock: int | None
+
+
 class Moment(_Message, frozen=True):
     """All workers meet between two batches, at `step` updates in all, to do what is asked.
 
@@ -371,6 +378,7 @@ Messages = (
     | Assigned
     | Trained
     | Floor
+    | Granted
     | Moment
     | MomentDone
     | Contribution

@@ -10,6 +10,7 @@ from torch import Tensor
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings.backend import Array, LookupBackend, TableGradient
 from flambeau.embeddings.folding import Folds
+from flambeau.embeddings.stopwatch import Stopwatch
 from flambeau.tables.ids import Ids
 from flambeau.tables.row_kernels import sum_by
 
@@ -34,13 +35,14 @@ class Lookups:
 
     The counters are of training look-ups: `ids_seen / ids_distinct` is the de-duplication factor;
     `hits` of the distinct ids were here already (primed, or seen before in the step), `misses` were
-    pulled.
+    pulled. `watch` is for the time that goes into tables: look-ups, sums of gradients, updates.
     """
 
     def __init__(self, backend: LookupBackend) -> None:
         self.backend = backend
         self.ids_seen = self.ids_distinct = self.hits = self.misses = 0
         self.folds = Folds()
+        self.watch = Stopwatch()
         self._steps: dict[str, _Step] = {}
 
     def rows(self, spec: TableSpec, ids: Tensor, training: bool) -> tuple[Tensor, Tensor]:
@@ -74,7 +76,8 @@ class Lookups:
 
     def gradients(self) -> list[TableGradient]:
         """The gradients since the last call, one for each table that learns and was looked up."""
-        found = [self._gradient(step) for step in self._steps.values() if step.used]
+        with self.watch:
+            found = [self._gradient(step) for step in self._steps.values() if step.used]
         self.discard()
         return found
 

@@ -1,5 +1,6 @@
 """An embedding whose rows are in a table, not in the model."""
 
+import contextlib
 from typing import Any, Literal, final
 
 import torch
@@ -87,6 +88,12 @@ class SparseEmbedding(TableModule):
         return self._look_up(ids, offsets, weights)
 
     def _look_up(
+        self, ids: Tensor | Jagged, offsets: Tensor | None, weights: Tensor | None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        with contextlib.nullcontext() if self.lookups is None else self.lookups.watch:
+            return self._found(ids, offsets, weights)
+
+    def _found(
         self, ids: Tensor | Jagged, offsets: Tensor | None, weights: Tensor | None
     ) -> Tensor | tuple[Tensor, Tensor]:
         if isinstance(ids, Jagged):

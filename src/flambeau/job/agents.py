@@ -5,7 +5,10 @@ import uuid
 from typing import Any, final
 
 from flambeau.clusters.base import Cluster, Launch
-from flambeau.coordination.protocol import AgentJoined, RoleSpec, Spooled, StartRoles
+from flambeau.coordination.protocol import AgentJoined, Messages, RoleSpec, Spooled, StartRoles
+from flambeau.messaging import Server
+
+TICK_SECONDS = 0.1
 
 
 @final
@@ -17,12 +20,18 @@ class Agents:
         self.peers: dict[int, bytes] = {}
         self._spools: dict[int, Spooled] = {}
         self._spooling = ""
+        self._launch: Launch | None = None
         self._since = 0.0
 
     def start(self, launch: Launch) -> None:
         """Have them started."""
-        self._since = time.monotonic()
+        self._launch, self._since = launch, time.monotonic()
         self._cluster.start(launch)
+
+    def start_again(self) -> None:
+        """Have others started in their place."""
+        assert self._launch is not None
+        self.start(self._launch)
 
     def joined(self, message: AgentJoined, peer: bytes) -> None:
         """One has come."""
@@ -61,9 +70,19 @@ class Agents:
     def check_patience(self, now: float) -> None:
         """Raise when they have not come in time."""
         patience = self._cluster.patience
-        if patience is not None and len(self.peers) < self._cluster.agents:
-            if now - self._since > patience:
-                raise self._cluster.late()
+        late = patience is not None and now - self._since > patience
+        if late and len(self.peers) < self._cluster.agents:
+            raise self._cluster.late()
+
+    def wait_for_all(self, server: Server[Messages], seconds: float) -> None:
+        """One that has only just started must join before it can be told to go."""
+        deadline = time.monotonic() + seconds
+        while len(self.peers) < self._cluster.agents and time.monotonic() < deadline:
+            if self._cluster.ended:
+                return
+            envelope = server.receive(TICK_SECONDS)
+            if envelope is not None and isinstance(envelope.message, AgentJoined):
+                self.joined(envelope.message, envelope.peer)
 
     def _rows(self) -> dict[str, list[list[int]]]:
         """The rows of every batch, by frame and agent."""

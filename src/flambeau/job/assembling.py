@@ -27,6 +27,7 @@ from flambeau.strategies.base import Strategy
 from flambeau.training.best import Best
 from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.evaluation import Autocast, Scores, evaluate
+from flambeau.training.half_precision import bf16_slowdown, bf16_warning
 from flambeau.training.losses import Loss
 from flambeau.training.metric_set import MetricSet
 from flambeau.training.optimizers import build_optimizers, scale_learning_rates
@@ -157,6 +158,11 @@ class Assembly:
         """Evaluates the model with all other workers, by what the settings ask for."""
         held_out, trained = self._held_out(model, exact_rows), self._trained
         if trained is None:
+            if self.settings.valid is None and self.settings.metrics:
+                self.where.warn(
+                    f"metrics={list(self.settings.metrics)} have no data: give valid=, or "
+                    "evaluation={'train': True} for those of the rows that are trained on"
+                )
             return held_out
         trained.limit(exact_rows)
 
@@ -229,6 +235,7 @@ class Assembly:
         skipped = sum(map(opening.skipped_rows, self._opened))
         if skipped:
             self.where.warn(opening.skipped_text(skipped))
+        self._warn_of_slow_bf16()
         strategy = settings.strategy
         free = isinstance(strategy, ParameterServer) and not strategy.lockstep
         together = 1 if free else group.size
@@ -247,11 +254,18 @@ class Assembly:
             **more,
         )
 
+    def _warn_of_slow_bf16(self) -> None:
+        if self.settings.compute.precision != "bf16" or self.where.device.type != "cpu":
+            return
+        text = bf16_warning(bf16_slowdown())
+        if text is not None:
+            self.where.warn(text)
+
     def _open(self, data: DataRef) -> Source:
         if isinstance(data, SpooledData):
             source: Source = opening.open_spooled(data, self.where.payload)
         else:
-            source = opening.open_data(data, self.load_code, self.settings.binding.maskable)
+            source = opening.open_data(data, self.load_code, self.settings.binding.nullable)
         self._opened.append(source)
         for text in source.warnings if isinstance(source, StreamedSource) else ():
             self.where.warn(text)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from enum import Enum
 from typing import Any, final
 
 import msgspec
@@ -43,6 +42,7 @@ from flambeau.errors import WorkerLostError
 from flambeau.job.agents import Agents
 from flambeau.job.conducting import AmongThemselves, Stage
 from flambeau.job.outcome import Outcome
+from flambeau.job.phases import Phase
 from flambeau.job.signals import Signals
 from flambeau.job.team import Team
 from flambeau.messaging import Envelope, Server, new_secret
@@ -51,16 +51,6 @@ from flambeau.observe import Event, Observer
 #: After a first failure, how long to wait for others that may explain it better.
 SETTLE_SECONDS = 1.0
 TICK_SECONDS = 0.1
-
-
-class Phase(Enum):
-    """The life of a job."""
-
-    GATHERING = "waiting for the agents"
-    RUNNING = "the roles of a generation are at work"
-    SETTLING = "something failed; its cause is being found out"
-    ENDING = "the generation's processes are being ended"
-    OVER = "no process is left"
 
 
 @final
@@ -82,7 +72,6 @@ class Controller(Stage):
         self.secret = new_secret()
         self._server: Server[Messages] = Server(CODEC, self.secret, host, max_bytes=MAX_FRAME_BYTES)
         self._agents = Agents(cluster)
-        self._launch: Launch | None = None
         self._members = Membership([], 0.0)
         self._phase = Phase.GATHERING
         self._failures: list[Failure] = []
@@ -107,7 +96,6 @@ class Controller(Stage):
         """Start the agents and run the job to its end. No process of it is left afterwards."""
         try:
             with self._signals.caught():
-                self._launch = launch
                 self._agents.start(launch)
                 while self._phase is not Phase.OVER:
                     envelope = self._server.receive(TICK_SECONDS)
@@ -271,8 +259,7 @@ class Controller(Stage):
         reason = self._cluster.failed()
         if reason is not None and self._phase is not Phase.OVER:
             self._begin_anew(reason)
-            assert self._launch is not None
-            self._agents.start(self._launch)
+            self._agents.start_again()
         if self._phase is Phase.GATHERING:
             self._agents.check_patience(now)
 
@@ -374,22 +361,13 @@ class Controller(Stage):
         self._start_generation()
 
     def _shutdown(self) -> None:
-        self._await_agents(time.monotonic() + 10)
+        self._agents.wait_for_all(self._server, seconds=10)
         for peer in self._agents.peers.values():
             self._server.send(peer, Shutdown())
         try:
             self._cluster.stop()
         finally:
             self._server.close()
-
-    def _await_agents(self, deadline: float) -> None:
-        """An agent that has only just started must join before it can be told to go."""
-        while len(self._agents.peers) < self._cluster.agents and time.monotonic() < deadline:
-            if self._cluster.failed() is not None:
-                return
-            envelope = self._server.receive(TICK_SECONDS)
-            if envelope is not None and isinstance(envelope.message, AgentJoined):
-                self._agents.joined(envelope.message, envelope.peer)
 
     # What is offered to whoever conducts
 

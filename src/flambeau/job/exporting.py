@@ -35,6 +35,7 @@ from flambeau.inference.exported_tables import ExportedTable
 from flambeau.inference.given_rows import kind_of
 from flambeau.job import opening
 from flambeau.job.using import load_model, loss_names, open_given
+from flambeau.models.ctr.in_batch import score_pairs_only
 from flambeau.tables.initializers import default_row
 from flambeau.tables.mapped import MappedTable, open_tables
 
@@ -112,6 +113,7 @@ def describe_run(run: RunDirectory, settings: JobSettings, model: nn.Module) -> 
 
 def _trained(run: RunDirectory, settings: JobSettings, checkpoint: Path, data: Any) -> Trained:
     model = load_model(run, settings, checkpoint.name)
+    score_pairs_only(model)
     unbound = _unbound(settings)
     example = _Example.of(run, unbound, data)
     binder = example.binder(unbound, model)

@@ -72,9 +72,8 @@ class FreeWorker:
         group = where.group
         assert isinstance(group, ExchangeGroup)
         reader = self._reader(source, binder)
-        conductor = LinkConductor(
-            where.link, group, reader, self._policy(), settings.loading.read_ahead
-        )
+        ahead, limited = settings.loading.read_ahead, settings.max_steps is not None
+        conductor = LinkConductor(where.link, group, reader, self._policy(), ahead, limited=limited)
         exact_rows = min(EXACT_ROWS, settings.evaluation.exact_rows)
         parts = FreeParts(
             model=model,
@@ -134,6 +133,7 @@ class FreeWorker:
             "stopped_early": trainer.milestones.finished_early,
             "metrics": trainer.milestones.metrics,
             "history": trainer.milestones.history,
+            "seconds_per_step": trainer.times.per_step(),
             "client": trainer.strategy.summary(),
         }
         trainer.strategy.close()

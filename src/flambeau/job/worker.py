@@ -137,6 +137,7 @@ class LockstepWorker:
             "stopped_early": trainer.milestones.finished_early,
             "metrics": trainer.milestones.metrics,
             "history": trainer.milestones.history,
+            "seconds_per_step": trainer.times.per_step(),
             "client": trainer.strategy.summary(),
         }
         trainer.strategy.close()

@@ -84,7 +84,10 @@ class PendingPush:
 
 @final
 class ServerClient(LookupBackend):
-    """The parameter server, as one worker of a generation sees it. Used by one thread."""
+    """The parameter server, as one worker of a generation sees it. Used by one thread.
+
+    `waited` are the seconds for which answers were not there yet.
+    """
 
     def __init__(
         self, shards: int, access: Access, worker: int, generation: int, compression: Any = "none"
@@ -100,6 +103,7 @@ class ServerClient(LookupBackend):
         self._noted = 0
         self.round = 0
         self.latencies = Latencies()
+        self.waited = 0.0
         self.counts: Counter[str] = Counter()
 
     # The beginning
@@ -276,11 +280,13 @@ class ServerClient(LookupBackend):
         return self._answers(number)
 
     def _answers(self, number: int) -> list[tuple[Any, Sequence[Any]]]:
+        started = time.perf_counter()
         for channel in self.channels:
             while not channel.wait(number):
                 # A shard may answer only when all have heard us: what another lost is sent again.
                 for each in self.channels:
                     each.attend()
+        self.waited += time.perf_counter() - started
         return [channel.answer(number) for channel in self.channels]
 
     def _note_versions(self, number: int, answers: Sequence[Values | Pushed]) -> None:

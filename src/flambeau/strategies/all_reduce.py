@@ -19,6 +19,7 @@ from flambeau.strategies.base import (
     Clipping,
     StepShare,
     Strategy,
+    TableSeconds,
     TableUpdates,
     average_buffers,
     rate_factor,
@@ -103,6 +104,10 @@ class AllReduceStrategy(Strategy):
         for module in self._model.modules():
             if isinstance(module, sync_batch_norm.SyncBatchNorm):
                 module.muted = on
+
+    def table_seconds(self) -> TableSeconds:
+        """Of the tables of this process."""
+        return TableSeconds() if self.tables is None else TableSeconds(self.tables.seconds)
 
     def summary(self) -> dict[str, Any]:
         """The tables of this process, if there are any."""

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -78,6 +78,17 @@ class TableUpdates(Protocol):
     def counters(self) -> dict[str, dict[str, int]]:
         """How large each table is, and what became of ids, by its name."""
 
+    @property
+    def seconds(self) -> float:
+        """How long look-ups and updates took."""
+
+
+class TableSeconds(NamedTuple):
+    """Seconds since the start: `sparse` for tables and servers, but for the `wait` for answers."""
+
+    sparse: float = 0.0
+    wait: float = 0.0
+
 
 class Strategy(ABC):
     """One worker's side of the agreement between replicas.
@@ -147,6 +158,10 @@ class Strategy(ABC):
     def communication_seconds(self) -> float:
         """Seconds of a recent step spent waiting for others; 0 where that is not known."""
         return 0.0
+
+    def table_seconds(self) -> TableSeconds:
+        """What tables and servers have taken so far."""
+        return TableSeconds()
 
     def summary(self) -> dict[str, Any]:
         """What it counted, for the report."""

@@ -14,7 +14,7 @@ from flambeau.errors import ConfigError, ModelError
 from flambeau.parameter_server.client import ServerClient, Update
 from flambeau.parameter_server.protocol import Key
 from flambeau.strategies.all_reduce import AllReduceStrategy
-from flambeau.strategies.base import Clipping, StepShare, Strategy, rate_factor
+from flambeau.strategies.base import Clipping, StepShare, Strategy, TableSeconds, rate_factor
 from flambeau.strategies.group import Group
 from flambeau.strategies.parameter_server import finite_tables, not_finite
 from flambeau.strategies.served import ServedTables
@@ -117,6 +117,10 @@ class HybridStrategy(Strategy):
     def communication_seconds(self) -> float:
         """Of the all-reduce."""
         return self._dense.communication_seconds()
+
+    def table_seconds(self) -> TableSeconds:
+        """Of look-ups and pushes."""
+        return self._tables.seconds
 
     def summary(self) -> dict[str, Any]:
         """Requests, look-ups, and what became of gradients."""

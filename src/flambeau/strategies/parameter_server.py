@@ -22,6 +22,7 @@ from flambeau.strategies.base import (
     Clipping,
     StepShare,
     Strategy,
+    TableSeconds,
     average_buffers,
     rate_factor,
 )
@@ -144,6 +145,10 @@ class ParameterServerStrategy(Strategy):
         mean = self._waited / max(1.0, self._waits)
         self._waited = self._waits = 0.0
         return mean
+
+    def table_seconds(self) -> TableSeconds:
+        """Of look-ups and pushes."""
+        return self._tables.seconds
 
     def summary(self) -> dict[str, Any]:
         """Requests, look-ups, and what became of gradients."""

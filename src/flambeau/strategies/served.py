@@ -13,6 +13,7 @@ from flambeau.embeddings.backend import TableGradient
 from flambeau.embeddings.external import initial_rows
 from flambeau.embeddings.lookups import Lookups
 from flambeau.parameter_server.client import PendingPush, PushResult, ServerClient, Update
+from flambeau.strategies.base import TableSeconds
 from flambeau.strategies.prefetching import Prefetcher
 
 #: Pushes that may be on their way when nothing has to come back.
@@ -52,12 +53,14 @@ class ServedTables:
     def prepare(self, upcoming: Batch | None) -> None:
         """Do what can be done for the batches to come, while answers are on their way."""
         if self._prefetcher is not None:
-            self._prefetcher.prepare(upcoming)
+            with self.lookups.watch:
+                self._prefetcher.prepare(upcoming)
 
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
         """Have the rows of `batch` at hand, and begin to fetch those of the next."""
         if self._prefetcher is not None:
-            self._prefetcher.look_ahead(batch, upcoming)
+            with self.lookups.watch:
+                self._prefetcher.look_ahead(batch, upcoming)
 
     def push(
         self,
@@ -67,18 +70,26 @@ class ServedTables:
         absent: Sequence[int] = (),
     ) -> None:
         """Send a gradient; `settle` waits for what comes back."""
-        want = self._prefetcher.wanted(gradients) if self._prefetcher is not None else []
-        self._pending.append(self.client.begin_push(update, gradients, dense, absent, want))
+        with self.lookups.watch:
+            want = self._prefetcher.wanted(gradients) if self._prefetcher is not None else []
+            self._pending.append(self.client.begin_push(update, gradients, dense, absent, want))
 
     def settle(self, dense_out: Array | None = None, *, keep: int = 0) -> PushResult | None:
         """Wait for the answers to all pushes but the last `keep`; the last of them."""
         result = None
-        while len(self._pending) > keep:
-            result = self.client.finish_push(self._pending.popleft(), dense_out)
-            self.outcomes[result.outcome] += 1
-            if self._prefetcher is not None:
-                self._prefetcher.arrived(result.rows)
+        with self.lookups.watch:
+            while len(self._pending) > keep:
+                result = self.client.finish_push(self._pending.popleft(), dense_out)
+                self.outcomes[result.outcome] += 1
+                if self._prefetcher is not None:
+                    self._prefetcher.arrived(result.rows)
         return result
+
+    @property
+    def seconds(self) -> TableSeconds:
+        """What look-ups and pushes took; a difference of two is that of the time between them."""
+        waited = self.client.waited
+        return TableSeconds(self.lookups.watch.seconds - waited, waited)
 
     @property
     def prefetches(self) -> bool:

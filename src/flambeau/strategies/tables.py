@@ -38,4 +38,10 @@ class OwnTables:
 
     def apply(self, gradients: Sequence[TableGradient], factor: float) -> None:
         """Update the tables; learning rates are multiplied by `factor`."""
-        self.backend.push(gradients, factor)
+        with self.lookups.watch:
+            self.backend.push(gradients, factor)
+
+    @property
+    def seconds(self) -> float:
+        """How long look-ups and updates took."""
+        return self.lookups.watch.seconds

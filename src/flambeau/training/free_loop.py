@@ -22,6 +22,7 @@ from flambeau.training.milestones import Milestones, Saving
 from flambeau.training.position import Position
 from flambeau.training.schedules import LearningRate
 from flambeau.training.step import Step
+from flambeau.training.step_times import StepTimes
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ class FreeTrainer:
         self.milestones = Milestones(settings, parts, position, best)
         #: Called with each moment, before anything is done in it.
         self.on_moment: Callable[[MomentLike], None] = lambda moment: None
+        self.times = StepTimes(parts.strategy.table_seconds)
         self._asked: float = 0.0
         self._wants_stop = False
 
@@ -150,6 +152,7 @@ class FreeTrainer:
     def _train(self, item: TaskBatch) -> None:
         parts = self._parts
         fetched = time.perf_counter()
+        self.times.begin()
         batch = item.batch.to(parts.device)
         upcoming = parts.conductor.upcoming() if parts.strategy.looks_ahead else None
         # The object itself, by which it was known when it was the one to come.
@@ -161,6 +164,7 @@ class FreeTrainer:
             # All workers together make so many updates in the time that this one makes one.
             for _ in range(parts.group.size):
                 schedule.step()
+        self.times.end(time.perf_counter() - self._asked, fetched - self._asked)
         self.position.advance(batch.size)
         parts.view.step, parts.view.epoch, parts.view.loss = self.position.step, item.epoch, loss
         parts.callbacks.on_step_end(parts.view)

@@ -24,6 +24,7 @@ from flambeau.training.position import Position
 from flambeau.training.pulse import Beat, Pulse
 from flambeau.training.schedules import LearningRate
 from flambeau.training.step import Step
+from flambeau.training.step_times import StepTimes
 
 Status = Literal["finished", "stopped"]
 
@@ -63,6 +64,7 @@ class Trainer:
         self.position = position
         self.milestones = Milestones(settings, parts, position, best)
         self._pulse = parts.pulse
+        self.times = StepTimes(parts.strategy.table_seconds)
         self._template: Batch | None = None
         self._stop = False
         self._beat_time = time.perf_counter()
@@ -133,12 +135,14 @@ class Trainer:
                 self._catch_up(all_rows, left_out)
             else:
                 fetched = time.perf_counter()
+                self.times.begin()
                 batch = item.batch if item is not None else None
                 if batch is not None:
                     self._look_ahead(batch, steps)
                 loss = self._train(batch, rows, all_rows)
                 now = time.perf_counter()
                 self._pulse.add(loss, rows, now - started, fetched - started)
+                self.times.end(now - started, fetched - started)
                 started = now
                 self.position.advance(all_rows + left_out, left_out)
                 self._after_step(loss)

@@ -35,12 +35,28 @@ class CompressedInteraction(nn.Module):
 
     def forward(self, x0: Tensor) -> Tensor:
         """[rows, fields, dim] to [rows, width]"""
-        x, sums = x0, []
-        for weight in self.weights:
-            products = (x[:, :, None] * x0[:, None]).flatten(1, 2)  # [rows, before * fields, dim]
-            x = weight @ products
-            sums.append(x.sum(2))
-        return torch.cat(sums, dim=1)
+        dim = x0.shape[2]
+        fields = x0.transpose(0, 1).flatten(1)  # [fields, rows * dim], so a layer is one product
+        x, before, sums = fields, x0, []
+        for number, weight in enumerate(self.weights[:-1]):
+            if number == 0:
+                x = _first_layer(weight, fields)
+            else:
+                x = weight @ (x[:, None] * fields).flatten(0, 1)
+            before = x.view(x.shape[0], -1, dim).transpose(0, 1)  # [rows, maps, dim]
+            sums.append(before.sum(2))
+        # Of the last layer only sums are wanted, so the sums of products are enough.
+        products = torch.bmm(before, x0.transpose(1, 2)).flatten(1)
+        return torch.cat([*sums, products @ self.weights[-1].t()], dim=1)
+
+
+def _first_layer(weight: Tensor, x: Tensor) -> Tensor:
+    """sum_{i,j} W_{h,i,j} x_i x_j, from the products with i <= j, for x [fields, any]."""
+    count = x.shape[0]
+    first, second = torch.triu_indices(count, count, device=x.device)
+    square = weight.view(-1, count, count)
+    both = (square.triu() + square.mT.triu(1)).flatten(1).index_select(1, first * count + second)
+    return both @ (x.index_select(0, first) * x.index_select(0, second))
 
 
 @final

@@ -92,20 +92,23 @@ def dcnv2_low_rank(case: Tiny, row: int) -> float:
     return output(case, np.concatenate([x, deep]))
 
 
-def xdeepfm(case: Tiny, row: int) -> float:
-    before, sums = case.rows[row], []
-    for layer, maps in enumerate((3, 2)):
-        weight = case.weights[f"cin.weights.{layer}"].reshape(maps, len(before), FIELDS)
-        now = np.zeros((maps, DIM))
-        for h in range(maps):
-            for i in range(len(before)):
-                for j in range(FIELDS):
-                    now[h] += weight[h, i, j] * before[i] * case.rows[row, j]
-        sums += [float(each.sum()) for each in now]
-        before = now
-    cin = float(case.weights["cin_output.weight"][0] @ sums)
-    deep = float(case.perceptron("deep", case.flat(row))[0])
-    return case.first_order(row) + cin + deep
+def xdeepfm(*sizes: int) -> Formula:
+    def formula(case: Tiny, row: int) -> float:
+        before, sums = case.rows[row], []
+        for layer, maps in enumerate(sizes):
+            weight = case.weights[f"cin.weights.{layer}"].reshape(maps, len(before), FIELDS)
+            now = np.zeros((maps, DIM))
+            for h in range(maps):
+                for i in range(len(before)):
+                    for j in range(FIELDS):
+                        now[h] += weight[h, i, j] * before[i] * case.rows[row, j]
+            sums += [float(each.sum()) for each in now]
+            before = now
+        cin = float(case.weights["cin_output.weight"][0] @ sums)
+        deep = float(case.perceptron("deep", case.flat(row))[0])
+        return case.first_order(row) + cin + deep
+
+    return formula
 
 
 def inner(case: Tiny, row: int) -> list[float]:
@@ -215,7 +218,9 @@ def final_mlp(contexts: tuple[list[int], list[int]]) -> Formula:
         ("dcnv2", {}, dcnv2),
         ("dcnv2", {"structure": "stacked"}, dcnv2_stacked),
         ("dcnv2", {"rank": 3}, dcnv2_low_rank),
-        ("xdeepfm", {}, xdeepfm),
+        ("xdeepfm", {"cin": (2,)}, xdeepfm(2)),
+        ("xdeepfm", {"cin": (3, 2)}, xdeepfm(3, 2)),
+        ("xdeepfm", {"cin": (3, 4, 2)}, xdeepfm(3, 4, 2)),
         ("pnn", {}, pnn_with(inner)),
         ("pnn", {"product": "outer"}, pnn_with(outer)),
         ("pnn", {"product": "both"}, pnn_with(inner, outer)),
