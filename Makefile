@@ -1,12 +1,15 @@
-# Each target sets up what it needs, inside .venv; nothing is installed anywhere else.
+# Each target sets up what it needs, inside .venv; nothing is installed anywhere else, but for
+# Java when root runs the tests of Spark on a Debian without it.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test java lint bench clean
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Else each of the many processes of the tests would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 INSTALLED := $(VENV)/.installed
@@ -14,6 +17,10 @@ PY := $(VENV)/bin/python
 # Which interpreter makes the environment; PYTHON=/path/to/python puts another one first.
 CANDIDATES := $(PYTHON) python3.11 python3 python3.12 python3.13 python3.14
 USABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+
+JAVA := openjdk-17-jre-headless
+# An older Spark for some tests, in a folder that only they look into.
+SPARK35 := $(VENV)/spark-3.5/.installed
 
 UNIT := tests/unit tests/architecture
 # Git keeps no empty folders, and pytest fails where it finds no test.
@@ -49,7 +56,20 @@ lint: setup ## ruff and mypy
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-test: lint ## lint, then all tests: the fast ones first, then those that start processes
+$(SPARK35): $(INSTALLED) tests/clusters/spark-3.5.txt
+	@echo 'Installing Spark 3.5 into $(@D)'
+	@rm -rf $(@D)
+	@$(PY) -m pip install --quiet --no-deps --target $(@D) -r tests/clusters/spark-3.5.txt
+	@touch $@
+
+java:
+	@[ -x "$${JAVA_HOME:-/none}/bin/java" ] || command -v java >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		echo 'Installing Java for the tests of Spark' && apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(JAVA) >/dev/null; \
+	} || echo 'No Java, so no tests of Spark; to get it: apt-get install $(JAVA)'
+
+test: lint java $(SPARK35) ## lint, then all tests: the fast ones first, then those that start processes
 	$(PY) -m pytest -n auto --dist loadfile $(UNIT)
 	$(if $(REAL),$(PY) -m pytest $(REAL))
 

@@ -9,6 +9,7 @@ from source_tree import PACKAGE, FunctionNode, Rule, SourceFile, line_of, source
 MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 60
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc"}
+NAMED_BY_OTHERS = {"compat/sparktorch/util.py"}
 READ_THE_ENVIRONMENT = {"clusters", "job", "cli"}
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb"}
 
@@ -70,6 +71,8 @@ def long_functions(file: SourceFile) -> Iterator[str]:
 
 
 def drawers(file: SourceFile) -> Iterator[str]:
+    if file.name in NAMED_BY_OTHERS:
+        return
     for part in file.name.removesuffix(".py").split("/"):
         if part.strip("_") in DRAWERS:
             yield file.at(1, f"'{part}' does not say what is inside; name the idea")
@@ -138,6 +141,7 @@ def test_a_violation_is_found(rule: Rule, name: str, source: str) -> None:
         (long_files, "data/batch.py", "x = 1\n" * 400),
         (long_functions, "data/batch.py", "def f():\n" + "    x = 1\n" * 59),
         (drawers, "data/commonality.py", ""),
+        (drawers, "compat/sparktorch/util.py", ""),
         (silent_packages, "data/__init__.py", '"""Data."""'),
         (silent_packages, "data/batch.py", "x = 1"),
     ],

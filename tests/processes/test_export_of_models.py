@@ -28,8 +28,7 @@ def gives_the_same(run: Any, out: Path) -> None:
     expected = predict_run(run, settings, "latest", settings.train, None)
     export_run(run, settings, "latest", out, ExportOptions(inside_mb=0))
     found = fb.Predictor.load(out).predict(clicks())
-    scores = [name for name in expected.column_names if "probability" in name]
-    assert scores
+    scores = [name for name in expected.column_names if "probability" in name] or ["prediction"]
     for name in scores:
         ours, theirs = (np.array(table[name].to_pylist()) for table in (found, expected))
         assert np.ptp(theirs) > 1e-4
@@ -61,4 +60,20 @@ def test_models_without_fields(tmp_path: Path, name: str) -> None:
     arguments = {"fields": None, "dense": 0}
     binding = Binding(inputs={"ids": "history"})
     run = write_zoo_run(tmp_path, name, arguments, binding=binding, loss="bce")
+    gives_the_same(run, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"user": "C1", "item": "item"},
+        {"user": ["C1", "history"], "item": ["item", "history"]},
+    ],
+    ids=["one id each", "missing ids"],
+)
+def test_two_towers_give_the_score_of_each_pair(tmp_path: Path, inputs: dict[str, Any]) -> None:
+    fields = 1 if isinstance(inputs["user"], str) else 2
+    arguments = {"user_fields": fields, "item_fields": fields}
+    binding = Binding(inputs=inputs)
+    run = write_zoo_run(tmp_path, "two_tower", arguments, binding=binding, loss="in_batch_softmax")
     gives_the_same(run, tmp_path / "out")

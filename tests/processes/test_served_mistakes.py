@@ -19,7 +19,7 @@ from toy import (
 )
 
 import flambeau as fb
-from flambeau.errors import ConfigError, JobFailedError, ModelError
+from flambeau.errors import CheckpointError, ConfigError, JobFailedError, ModelError
 
 
 def fit(model: Any, data: Any, path: Path, strategy: Any, **changes: Any) -> Any:
@@ -64,6 +64,19 @@ def test_or_it_is_left_out_and_counted(consistency: Any, dropped: int, tmp_path:
     assert all(torch.isfinite(value).all() for value in result.model.state_dict().values())
 
 
+def test_a_run_that_failed_at_its_first_step_may_be_started_anew(tmp_path: Path) -> None:
+    data = make_clicks(200)
+    strategy = fb.ParameterServer(consistency="asynchronous")
+    with pytest.raises(JobFailedError):
+        fit(Spoiler(), {**data, "x": data["x"] + 1e9}, tmp_path / "run", strategy)
+    with pytest.raises(CheckpointError, match="has trained nothing"):
+        fb.Predictor.load(tmp_path / "run")
+    result = fit(Spoiler(), data, tmp_path / "run", strategy, batch_size=20, seed=1)
+    assert result.report["rows"]["applied"] == 200
+    events = (tmp_path / "run" / "events.jsonl").read_text()
+    assert "not finite" not in events
+
+
 def test_a_step_does_not_wait_for_a_backup_worker(tmp_path: Path) -> None:
     result = fit(
         SparseNet(),
@@ -80,6 +93,14 @@ def test_a_step_does_not_wait_for_a_backup_worker(tmp_path: Path) -> None:
     assert report["step"] == 30
     assert report["servers"]["0"]["version"] == report["servers"]["1"]["version"]
     assert report["seconds"] < 30 * 0.3, "all steps waited for the slow one"
+
+
+@pytest.mark.parametrize("consistency", ["bounded", "asynchronous"])
+def test_free_workers_make_no_step_too_many(consistency: Any, tmp_path: Path) -> None:
+    strategy = fb.ParameterServer(consistency=consistency)
+    result = fit(SparseNet(), make_clicks(2000), tmp_path / "run", strategy, max_steps=37)
+    assert result.report["step"] == 37
+    assert result.report["rows"]["applied"] == 370
 
 
 def test_a_slow_free_worker_takes_fewer_batches(tmp_path: Path) -> None:

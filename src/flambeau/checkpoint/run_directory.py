@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import yaml
 
 from flambeau.checkpoint.changes import CHANGEABLE, differences
 from flambeau.checkpoint.durable import TEMPORARY, write_atomically
+from flambeau.checkpoint.manifest import MANIFEST
 from flambeau.errors import RunDirectoryError
 
 #: What to tell people; where arrays are stored is nobody's setting.
@@ -45,12 +47,15 @@ class RunDirectory:
         """Create the directory and save the settings; True if an earlier run goes on.
 
         `settings` are plain values. A run that goes on must have the settings it had before,
-        except those in `CHANGEABLE`; the directory is not touched if they differ.
+        except those in `CHANGEABLE`; the directory is not touched if they differ. What a run left
+        that had trained nothing is replaced.
         """
         text = _as_yaml(settings)
         with explained(self.path):
             goes_on = self._goes_on(yaml.safe_load(text), _as_mode(resume))
             self._create(text)
+            if not goes_on:
+                self._clear()
         return goes_on
 
     @contextmanager
@@ -78,14 +83,22 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"{self.path} holds run {self.path.name!r}; choose another run_dir or resume it"
             )
-        if not self._has_checkpoints():
-            # It ended before its first checkpoint, so nothing is lost by starting otherwise.
-            return False
+        if not self._has_trained():
+            return False  # nothing is lost by starting otherwise
         self._require_same(settings)
         return True
 
-    def _has_checkpoints(self) -> bool:
-        return self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
+    def _has_trained(self) -> bool:
+        """Whether there is a checkpoint besides that of the beginning, which free workers save."""
+        saved = self.checkpoints.glob(f"step-*/{MANIFEST}")
+        return any(path.parent.name.rstrip("0") != "step-" for path in saved)
+
+    def _clear(self) -> None:
+        for folder in (self.checkpoints, self.tensorboard):
+            shutil.rmtree(folder)
+            folder.mkdir()
+        for file in (self.events, self.report, self.best, self.latest):
+            file.unlink(missing_ok=True)
 
     def _require_unused(self) -> None:
         if self.path.exists() and not self.path.is_dir():

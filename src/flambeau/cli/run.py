@@ -12,16 +12,22 @@ def run(
         list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")
     ] = None,
     processes: Annotated[
-        int, typer.Option("-n", "--processes", min=1, help="How many processes.")
-    ] = 1,
+        int | None,
+        typer.Option("-n", "--processes", min=1, help="How many processes; 1 unless given."),
+    ] = None,
     threads: Annotated[
         int | None,
         typer.Option(min=1, help="Threads of each; by default the cores are shared evenly."),
     ] = None,
+    alias: Annotated[
+        list[str] | None,
+        typer.Option(help="Let imports of this name mean Flambeau's own: sparktorch."),
+    ] = None,
 ) -> None:
     """Run a script on several processes of this machine, ready for torch.distributed.
 
-    RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set.
+    RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set. With --alias and without -n
+    the script is a plain one that starts processes itself, such as a driver of Spark: it runs here.
     """
     from flambeau.config import Local
     from flambeau.errors import ConfigError
@@ -29,5 +35,13 @@ def run(
 
     if not script.is_file():
         raise ConfigError(f"there is no script {script}")
-    cluster = Local(processes, threads_per_worker=threads)
-    raise typer.Exit(run_script(str(script), arguments or [], cluster))
+    path, given = str(script), arguments or []
+    if alias:
+        from flambeau.compat import aliases
+
+        if processes is None:
+            aliases.run_aliased(alias, path, given)
+            return
+        path, given = aliases.__file__, [",".join(alias), path, *given]
+    cluster = Local(processes or 1, threads_per_worker=threads)
+    raise typer.Exit(run_script(path, given, cluster))

@@ -24,7 +24,7 @@ def train(
         list[str] | None,
         typer.Argument(
             metavar="[key=value]...",
-            help="Settings of the file to change: epochs=5 cluster.local.workers=4",
+            help="Settings to change (epochs=5 cluster.local.workers=4) or to remove (~images).",
         ),
     ] = None,
     resume: Annotated[

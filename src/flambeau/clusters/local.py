@@ -30,6 +30,11 @@ class LocalCluster(Cluster):
         """Why the agent ended, if it did."""
         return None if self._error is None else f"{type(self._error).__name__}: {self._error}"
 
+    @property
+    def ended(self) -> bool:
+        """Whether the agent has failed."""
+        return self._error is not None
+
     def stop(self) -> None:
         """Wait for the agent, which has been told to shut down."""
         if self._thread is not None:

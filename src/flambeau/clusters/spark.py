@@ -67,6 +67,11 @@ class SparkCluster(Cluster):
         raise_mistake(self._error)
         return reason_of(self._error)
 
+    @property
+    def ended(self) -> bool:
+        """Whether there is no stage."""
+        return self._thread is None or not self._thread.is_alive()
+
     def late(self) -> UserError:
         """The stage waits for tasks that can run at the same time."""
         return ConfigError(

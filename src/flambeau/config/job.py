@@ -1,7 +1,7 @@
 """A whole job: what was asked, complete, and as plain values."""
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
@@ -25,6 +25,7 @@ from flambeau.config.settings import Settings, nearest
 from flambeau.config.strategies import AllReduce, Hybrid, ParameterServer, Strategy
 
 Columns = str | tuple[str, ...]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 
 _RANGE = re.compile(r"^(?P<stem>.*?)(?P<first>\d+):(?P=stem)(?P<last>\d+)$")
 
@@ -60,7 +61,8 @@ class Binding(Settings):
 
     Texts among the inputs become 64-bit ids by hash, salted with the column's name; columns that
     share a table need the same salt: `hash={"history": "item"}`. `crosses` makes columns of ids
-    from others: `{"user_x_ad": ["user", "ad"]}`.
+    from others: `{"user_x_ad": ["user", "ad"]}`. `fill` stands for missing numbers among the
+    inputs: one number for all of them, or some by column, `{"price": 0.0}`.
     """
 
     inputs: tuple[str, ...] | dict[str, Columns] | None = None
@@ -70,6 +72,12 @@ class Binding(Settings):
     group: str | None = None
     hash: dict[str, str] = {}
     crosses: dict[str, tuple[str, ...]] = {}
+    fill: Number | dict[str, Number] | None = None
+
+    @property
+    def nullable(self) -> frozenset[str]:
+        """Columns of arrays that may hold NaN."""
+        return self.maskable.union(self.fill if isinstance(self.fill, dict) else ())
 
     @property
     def maskable(self) -> frozenset[str]:
@@ -83,6 +91,13 @@ class Binding(Settings):
             if len(members) < 2 or name in members:
                 raise ValueError(f"'{name}' must be made of two or more other columns")
         return crosses
+
+    @field_validator("fill", mode="before")
+    @classmethod
+    def _fill_ranges(cls, fill: Any) -> Any:
+        if not isinstance(fill, dict):
+            return fill
+        return {name: value for key, value in fill.items() for name in _expand([key])}
 
     @field_validator("inputs", "label", "keys", mode="before")
     @classmethod

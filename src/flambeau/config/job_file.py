@@ -113,8 +113,10 @@ def load_job_file(path: str | Path, overrides: Sequence[str] = ()) -> JobFile:
     path = Path(path)
     values = read_yaml(path)
     overridden = override(values, overrides)
-    if values.get("run_dir") is None:
-        values["run_dir"] = str(Path("runs") / path.stem)
+    # What is null is not set, also where no setting can be null.
+    for key in [key for key in JobFile.model_fields if values.get(key, "") is None]:
+        del values[key]
+    values.setdefault("run_dir", str(Path("runs") / path.stem))
     try:
         job = JobFile.model_validate(values)
     except pydantic.ValidationError as error:

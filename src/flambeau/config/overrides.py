@@ -1,8 +1,9 @@
-"""`key=value` settings of the command line, laid over those of a job file."""
+"""`key=value` and `~key` of the command line: settings of a job file to change or to remove."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flambeau.config.settings import nearest
 from flambeau.config.yaml_text import parse_yaml
 from flambeau.errors import ConfigError
 
@@ -21,12 +22,18 @@ _LONG_FORM: dict[str, Callable[[str], dict[str, Any]]] = {
 
 
 def override(values: dict[str, Any], overrides: Sequence[str]) -> list[str]:
-    """Set the dotted keys in `values`, and return them. Values are YAML: `metrics=[auc]`."""
+    """Set the dotted keys in `values`, and return them. Values are YAML: `metrics=[auc]`.
+
+    `~key` removes one that is there.
+    """
     keys = []
     for text in overrides:
+        if text.startswith("~"):
+            _remove(values, text[1:])
+            continue
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise ConfigError(f"{COMMAND_LINE}: {text!r} is not of the form key=value")
+            raise ConfigError(f"{COMMAND_LINE}: {text!r} is not of the form key=value or ~key")
         _set(values, key, parse_yaml(value, f"{COMMAND_LINE}: {key}"))
         keys.append(key)
     return keys
@@ -39,6 +46,17 @@ def _set(values: dict[str, Any], key: str, value: Any) -> None:
         inner[parent] = _as_mapping(inner.get(parent), parents[: depth + 1])
         inner = inner[parent]
     inner[last] = value
+
+
+def _remove(values: dict[str, Any], key: str) -> None:
+    *parents, last = key.split(".")
+    inner: Any = values
+    for parent in parents:
+        inner = inner.get(parent) if isinstance(inner, dict) else None
+    if not isinstance(inner, dict) or last not in inner:
+        hint = f"; {nearest(last, inner)}" if isinstance(inner, dict) and inner else ""
+        raise ConfigError(f"{COMMAND_LINE}: there is no '{key}' to remove{hint}")
+    del inner[last]
 
 
 def _as_mapping(value: Any, path: list[str]) -> dict[str, Any]:

@@ -6,18 +6,21 @@ from pydantic import Field, field_validator, model_validator
 
 from flambeau.config.settings import Settings
 
+CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
+
 
 class Compute(Settings):
     """How one update is computed.
 
     `accumulate=k` computes a worker's batch in k parts and adds their gradients: the same result
     with less memory. `lr_scaling` multiplies the learning rate by the number of workers
-    (`"linear"`) or its square root (`"sqrt"`).
+    (`"linear"`) or its square root (`"sqrt"`). `compile` may be a mode of `torch.compile`, such as
+    `"max-autotune"`.
     """
 
     precision: Literal["fp32", "bf16"] = "fp32"
     device: str = "auto"
-    compile: bool = False
+    compile: bool | CompileMode = False
     accumulate: int = Field(default=1, ge=1)
     clip_norm: float | None = Field(default=None, gt=0)
     clip_value: float | None = Field(default=None, gt=0)

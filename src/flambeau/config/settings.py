@@ -49,10 +49,15 @@ def differences(first: Settings, second: Settings) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint such as `did you mean 'epochs'?`, or the list of what is known."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean '{close[0]}'?"
-    return f"known: {', '.join(names)}"
+    close = close_to(name, names)
+    return f"did you mean '{close}'?" if close else f"known: {', '.join(names)}"
+
+
+def close_to(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was perhaps meant, also if it differs in case only."""
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
 
 
 def explain(error: pydantic.ValidationError, root: type[Settings], where: str = "") -> str:
@@ -98,8 +103,8 @@ def _line(location: _Location, items: list[ErrorDetails], root: type[Settings]) 
 def _hint(item: ErrorDetails) -> str:
     """The nearest of the words that a setting takes, if there is one."""
     words = re.findall(r"'(\w+)'", item.get("ctx", {}).get("expected", ""))
-    close = difflib.get_close_matches(str(item["input"]), words, n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    close = close_to(str(item["input"]), words)
+    return f"; did you mean '{close}'?" if close else ""
 
 
 _SHOULD_BE = "Input should be "

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, final, get_args
+from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 
 from flambeau.config import Binding
+from flambeau.config.settings import close_to
 from flambeau.data import crossing, jagged
 from flambeau.data.arrow_columns import holds_text, to_columns
 from flambeau.data.batch import Batch, Column
+from flambeau.data.filling import Filling
 from flambeau.data.jagged import Jagged
+from flambeau.data.parameters import batch_parameter, parameters_of, takes_bags
 from flambeau.errors import DataError, ModelError
 
 STACKED = "inputs"
@@ -51,8 +54,8 @@ class Binder:
         self._settings = settings
         self._dtype = dtype
         self._shape = shape
-        parameters = _parameters(forward)
-        self._batch_parameter = _batch_parameter(parameters)
+        parameters = parameters_of(forward)
+        self._batch_parameter = batch_parameter(parameters)
         self._parameters = tuple(parameters)
         self._positional, self._named = self._bind(parameters)
         self._label = self._label_columns()
@@ -67,14 +70,19 @@ class Binder:
         self._nullable = frozenset(self.label_columns())
         self._salts = self._input_salts()
         self._bags = frozenset(
-            column for name, column in self._arguments() if takes_bags(parameters[name].annotation)
+            column
+            for name, column in self._arguments()
+            if name in parameters and takes_bags(parameters[name].annotation)
         )
         self._hashed: set[str] = set()
+        fillable = set(self.columns) - self._nullable if wants_all else self._salts.keys()
+        self._filling = Filling(settings.fill, fillable, self.stacks.values())
 
     def read(self, records: pa.RecordBatch) -> Batch:
         """Rows as they come from files, assembled."""
         self._hashed |= {name for name in self._salts if holds_text(records.schema, name)}
-        columns = to_columns(records, self._nullable, self._salts, self._bags)
+        filled = self._filling.in_records(records)
+        columns = to_columns(filled, self._nullable, self._salts, self._bags)
         for name in self._hashed.intersection(self._settings.keys):
             as_it_is = records.select([name]).rename_columns([_key(name)])
             columns |= to_columns(as_it_is)
@@ -87,6 +95,7 @@ class Binder:
         for a large block of rows, before it is cut into batches.
         """
         columns = self._with_ids(batch)
+        self._filling.in_columns(columns)
         for name in self.label_columns():
             _refuse_text(columns.get(name), f"label '{name}'")
         for name, members in self._settings.crosses.items():
@@ -264,8 +273,10 @@ class Binder:
 
     def _check(self, name: str) -> None:
         if name not in self._shape.columns:
+            close = close_to(name, self._shape.columns)
+            hint = f"did you mean '{close}'? The" if close else "the"
             raise DataError(
-                f"there is no column '{name}'; the data has {_quoted(self._shape.columns)}"
+                f"there is no column '{name}'; {hint} data has {_quoted(self._shape.columns)}"
             )
 
     def _input_salts(self) -> dict[str, str]:
@@ -316,7 +327,7 @@ class Binder:
             if isinstance(member, Jagged):
                 raise DataError(
                     f"column '{name}' has missing or several ids in a row, and cannot be stacked "
-                    "with numbers: fill in what is missing, or make it an input of its own"
+                    f"with numbers: fill={{'{name}': 0.0}}, or make it an input of its own"
                 )
             if name in self._hashed:
                 raise DataError(
@@ -333,33 +344,6 @@ class Binder:
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _parameters(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    try:
-        return dict(inspect.signature(forward).parameters)
-    except (TypeError, ValueError) as error:
-        raise ModelError(f"forward() has no signature that can be read: {error}") from None
-
-
-def is_batch(annotation: Any) -> bool:
-    """Whether a parameter with this annotation is given the whole batch."""
-    if isinstance(annotation, str):
-        return annotation.rsplit(".", 1)[-1] == "Batch"
-    return annotation is Batch
-
-
-def takes_bags(annotation: Any) -> bool:
-    """Whether a parameter with this annotation may be given a `Jagged`."""
-    if isinstance(annotation, str):
-        return annotation.endswith("Ids") or "Jagged" in annotation
-    return annotation is Jagged or Jagged in get_args(annotation)
-
-
-def _batch_parameter(parameters: Mapping[str, inspect.Parameter]) -> str | None:
-    """The parameter annotated `Batch`, also when annotations are strings."""
-    names = (name for name, parameter in parameters.items() if is_batch(parameter.annotation))
-    return next(names, None)
 
 
 def _ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged:

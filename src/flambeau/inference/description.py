@@ -9,7 +9,7 @@ from typing import Any, Literal
 from flambeau.checkpoint.durable import write_atomically
 from flambeau.config import Binding, Images
 from flambeau.config.settings import Settings
-from flambeau.data.binding import is_batch
+from flambeau.data.parameters import is_batch
 from flambeau.errors import ConfigError, DataError
 from flambeau.inference.lookup_calls import Lookup
 

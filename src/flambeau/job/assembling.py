@@ -134,8 +134,9 @@ class Assembly:
     ) -> Step:
         """The built-in step, or the user's own."""
         settings, group = self.settings, self.where.group
-        if settings.compute.compile:
-            forward = torch.compile(forward)
+        compiling = settings.compute.compile
+        if compiling:
+            forward = torch.compile(forward, mode=None if compiling is True else compiling)
         if settings.step is None:
             assert self.loss is not None
             accumulate = settings.compute.accumulate
@@ -157,6 +158,11 @@ class Assembly:
         """Evaluates the model with all other workers, by what the settings ask for."""
         held_out, trained = self._held_out(model, exact_rows), self._trained
         if trained is None:
+            if self.settings.valid is None and self.settings.metrics:
+                self.where.warn(
+                    f"metrics={list(self.settings.metrics)} have no data: give valid=, or "
+                    "evaluation={'train': True} for those of the rows that are trained on"
+                )
             return held_out
         trained.limit(exact_rows)
 
@@ -259,7 +265,7 @@ class Assembly:
         if isinstance(data, SpooledData):
             source: Source = opening.open_spooled(data, self.where.payload)
         else:
-            source = opening.open_data(data, self.load_code, self.settings.binding.maskable)
+            source = opening.open_data(data, self.load_code, self.settings.binding.nullable)
         self._opened.append(source)
         for text in source.warnings if isinstance(source, StreamedSource) else ():
             self.where.warn(text)

@@ -35,6 +35,7 @@ from flambeau.inference.exported_tables import ExportedTable
 from flambeau.inference.given_rows import kind_of
 from flambeau.job import opening
 from flambeau.job.using import load_model, loss_names, open_given
+from flambeau.models.ctr.in_batch import score_pairs_only
 from flambeau.tables.initializers import default_row
 from flambeau.tables.mapped import MappedTable, open_tables
 
@@ -75,7 +76,8 @@ def _base(since: str, out: Path) -> Base:
     if is_export(path):
         chain = open_chain(path, open_run_tables)
         where = os.path.relpath(path.resolve(), out.resolve())
-        return Base(Since(folder=where, id=chain.newest.id), chain.tables(), chain.newest)
+        noted = Since(folder=where, id=chain.newest.id)
+        return Base(since, noted, chain.tables(), chain.newest)
     reference, which = parse_reference(since)
     if not RunDirectory(reference).job_file.is_file():
         raise ConfigError(f"since={since} is neither an export nor a run")
@@ -86,7 +88,7 @@ def _base(since: str, out: Path) -> Base:
         name: ExportedTable(default_row(table.spec), [], table)
         for name, table in open_tables(checkpoint).items()
     }
-    return Base(noted, tables, None)
+    return Base(since, noted, tables, None)
 
 
 def _identity(checkpoint: Path) -> str:
@@ -112,6 +114,7 @@ def describe_run(run: RunDirectory, settings: JobSettings, model: nn.Module) -> 
 
 def _trained(run: RunDirectory, settings: JobSettings, checkpoint: Path, data: Any) -> Trained:
     model = load_model(run, settings, checkpoint.name)
+    score_pairs_only(model)
     unbound = _unbound(settings)
     example = _Example.of(run, unbound, data)
     binder = example.binder(unbound, model)

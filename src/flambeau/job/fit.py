@@ -58,6 +58,7 @@ def fit(
     group: str | None = None,
     hash: Mapping[str, str] | None = None,
     crosses: Mapping[str, Sequence[str]] | None = None,
+    fill: float | Mapping[str, float] | None = None,
     loss: Any = None,
     step: Any = None,
     optimizer: Any = "adam",
@@ -91,9 +92,10 @@ def fit(
     (Parquet, CSV, Arrow, idx, CIFAR, image folder), `f(shard) -> DataLoader`, or a Spark DataFrame.
     `inputs`, `label`, `weight`, `keys` and `group` say which columns go where; texts among the
     inputs become ids by hash (columns that share a table share a salt: `hash={"history": "item"}`),
-    and `crosses` makes columns of ids from others, `{"user_x_ad": ["user", "ad"]}`. `loss` is a
-    name, a torch loss, `{task: loss}` or `f(output, batch)`; `step=f(ctx, batch)` replaces the
-    whole training step. `batch_size` is per worker and update.
+    and `crosses` makes columns of ids from others, `{"user_x_ad": ["user", "ad"]}`; `fill` stands
+    for missing numbers, `{"price": 0.0}` or one for all. `loss` is a name, a torch loss, `{task:
+    loss}` or `f(output, batch)`; `step=f(ctx, batch)` replaces the whole training step.
+    `batch_size` is per worker and update.
 
     How and where: `strategy` says how replicas agree, `cluster` where processes run. The value
     objects `compute`, `loading`, `images`, `checkpoints`, `evaluation`, `early_stopping`, `observe`
@@ -115,15 +117,15 @@ def fit(
 
 def _settings(description: Description, given: dict[str, Any]) -> JobSettings:
     """The settings for the arguments of `fit`, by their names."""
-    columns = {name: given[name] for name in ("inputs", "label", "weight", "group")}
+    columns = {name: given[name] for name in ("inputs", "label", "weight", "group", "fill")}
     columns |= {name: given[name] or {} for name in ("hash", "crosses")}
     binding = Binding(**columns, keys=tuple(given["keys"]))
     values = {
         **{name: value for name, value in given.items() if name in JobSettings.model_fields},
         "binding": binding,
         "model": description.model(given["model"]),
-        "train": description.data(given["train"], "train", binding.maskable),
-        "valid": description.data(given["valid"], "valid", binding.maskable),
+        "train": description.data(given["train"], "train", binding.nullable),
+        "valid": description.data(given["valid"], "valid", binding.nullable),
         "loss": description.code(given["loss"], "loss"),
         "step": description.code(given["step"], "step"),
         "optimizer": description.optimizer(given["optimizer"]),
@@ -164,8 +166,7 @@ def _run_job(
     goes_on = run.prepare(settings.model_dump(mode="json"), resume)
     description.packer.write(run.code)
     import_folders.remember(run.code)
-    if initial and not goes_on:
-        _require_run(initial["run"])
+    start = _initial_checkpoint(initial["run"]) if initial and not goes_on else None
     run.report.unlink(missing_ok=True)
     memory = Memory()
     observer = Observers([make_observers(settings.observe, run, memory), *watching])
@@ -175,11 +176,12 @@ def _run_job(
         "resume": goes_on,
         "init_from": initial.get("run"),
         "init_patterns": initial.get("patterns"),
+        "init_step": None if start is None else start.name,
     }
     started = time.time()
     try:
         outcome = run_team(
-            make_team(run, settings, resumes=goes_on),
+            make_team(run, settings, resumes=goes_on, initial=start),
             settings.cluster,
             observer,
             settings.recovery,
@@ -198,12 +200,12 @@ def _run_job(
     return Result(run, settings, outcome, memory)
 
 
-def _require_run(reference: str) -> None:
-    """Find out that there is nothing to start from before processes are started."""
+def _initial_checkpoint(reference: str) -> Path:
+    """What to start from; that there is nothing is found out before processes are started."""
     path, which = parse_reference(reference)
     if not path.is_dir():
         raise CheckpointError(f"init_from: there is no run {path}")
-    resolve(RunDirectory(path), which)
+    return resolve(RunDirectory(path), which).resolve()
 
 
 def _observe_end(observer: Observer, outcome: Outcome, memory: Memory) -> None:

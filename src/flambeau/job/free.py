@@ -17,6 +17,7 @@ from flambeau.coordination.protocol import (
     Contribution,
     Floor,
     Gathered,
+    Granted,
     Moment,
     MomentDone,
     Trained,
@@ -35,7 +36,10 @@ EXCHANGE_SECONDS = 3600.0
 
 @final
 class LinkConductor(Conductor):
-    """Work from the coordinator, over the worker's link. A thread reads ahead."""
+    """Work from the coordinator, over the worker's link. A thread reads ahead.
+
+    `limited`: a step may begin only after it was granted.
+    """
 
     def __init__(
         self,
@@ -44,6 +48,8 @@ class LinkConductor(Conductor):
         reader: TaskReader,
         policy: ConsistencyPolicy,
         read_ahead: int,
+        *,
+        limited: bool = False,
     ) -> None:
         self._link, self._group, self._reader, self._policy = link, group, reader, policy
         self._depth = read_ahead
@@ -52,11 +58,13 @@ class LinkConductor(Conductor):
         self._batches: deque[TaskBatch] = deque()
         self._moment: Moment | None = None
         self._clock = self._floor = 0
+        self._granted: float = 0 if limited else math.inf
         self._error: BaseException | None = None
         self._closed = False
         self._unsent: list[BatchReport] = []
         self._sent = time.perf_counter()
         link.on(Assigned, self._on_assigned)
+        link.on(Granted, self._on_granted)
         link.on(Floor, self._on_floor)
         link.on(Moment, self._on_moment)
         self._thread = threading.Thread(target=self._read, name="flambeau-tasks", daemon=True)
@@ -73,13 +81,14 @@ class LinkConductor(Conductor):
                 if self._moment is not None:
                     moment, self._moment = self._moment, None
                     break
-                if self._batches and self._policy.may_start(self._clock, self._floor):
+                if self._may_start():
+                    self._granted -= 1
                     item = self._batches.popleft()
                     self._changed.notify_all()
                     return item
                 if self._unsent:
                     # Somebody may be waiting for what we have not reported.
-                    break_out = self._changed.wait(REPORT_SECONDS)
+                    break_out = self._granted > 0 and self._changed.wait(REPORT_SECONDS)
                     if not break_out:
                         self._send()
                 else:
@@ -87,6 +96,10 @@ class LinkConductor(Conductor):
         self._send()
         self._group.enter(moment.number)
         return moment
+
+    def _may_start(self) -> bool:
+        in_time = self._policy.may_start(self._clock, self._floor)
+        return bool(self._batches) and self._granted > 0 and in_time
 
     def upcoming(self) -> TaskBatch | None:
         """See `Conductor`."""
@@ -140,11 +153,20 @@ class LinkConductor(Conductor):
     def _on_assigned(self, message: Assigned, buffers: Sequence[Any]) -> None:
         with self._changed:
             self._tasks.append(message)
-            if message.clock is not None:
-                # One that joins does so at the floor, of which it may not have heard.
-                self._clock = message.clock
-                self._floor = max(self._floor, message.clock)
+            self._join(message.clock)
             self._changed.notify_all()
+
+    def _on_granted(self, message: Granted, buffers: Sequence[Any]) -> None:
+        with self._changed:
+            self._granted += message.steps
+            self._join(message.clock)
+            self._changed.notify_all()
+
+    def _join(self, clock: int | None) -> None:
+        if clock is not None:
+            # One that joins does so at the floor, of which it may not have heard.
+            self._clock = clock
+            self._floor = max(self._floor, clock)
 
     def _on_floor(self, message: Floor, buffers: Sequence[Any]) -> None:
         with self._changed:

@@ -12,6 +12,7 @@ from flambeau.coordination.protocol import (
     Contribution,
     Floor,
     Gathered,
+    Granted,
     Moment,
     MomentDone,
     PlanData,
@@ -21,6 +22,7 @@ from flambeau.coordination.protocol import (
     WantStop,
     WantTask,
 )
+from flambeau.coordination.step_budget import StepBudget
 from flambeau.coordination.tasks import DynamicPlan
 from flambeau.job.conducting import PROGRESS_SECONDS, Conducting
 from flambeau.job.free_progress import FreeProgress
@@ -47,6 +49,7 @@ class Free(Conducting):
     def begin(self, generation: int) -> None:
         """All start again, from the checkpoint that the first worker tells of."""
         self._plan: DynamicPlan | None = None
+        self._budget: StepBudget | None = None
         self._clocks = Clocks()
         self._parked: dict[int, RoleSpec] = {}
         self._moment: Moment | None = None
@@ -90,6 +93,8 @@ class Free(Conducting):
         if self._plan is None:
             return
         self._plan.lost(spec.rank)
+        if self._budget is not None:
+            self._budget.take_back(spec.rank)
         self._leave(spec.rank)
         self._hand_out()
 
@@ -135,6 +140,9 @@ class Free(Conducting):
             self._progress.step = self._evaluated_at = self._saved_at = data.state["step"]
             self._progress.rows = self._plan.rows.applied
             self._carried = data.state["progress"]
+        if self._settings.max_steps is not None:
+            left = max(0, self._settings.max_steps - self._progress.step)
+            self._budget = StepBudget(left, self._settings.cluster.workers)
         if self._finished() or (data.state or {}).get("over"):
             self._announce(evaluate=True, save=True, last=True)
         elif data.state is None:
@@ -175,11 +183,24 @@ class Free(Conducting):
                     self._leave(rank)
                 continue
             del self._parked[rank]
-            clock = None
-            if rank not in self._clocks:
-                self._clocks.join(rank)
-                clock = self._clocks[rank]
-            self.stage.send(spec, Assigned(task, clock))
+            self.stage.send(spec, Assigned(task, self._join(rank)))
+        self._grant()
+
+    def _grant(self) -> None:
+        """Let those who have something to train on make steps that others leave over."""
+        if self._budget is None or self._plan is None:
+            return
+        workers = self.stage.roles(Role.WORKER)
+        for spec in workers:
+            if not self._plan.holds(spec.rank) and (left := self._budget.take_back(spec.rank)):
+                self.stage.send(spec, Granted(-left, None))
+        for spec in workers:
+            if not self._plan.holds(spec.rank):
+                continue
+            if steps := self._budget.grant(spec.rank):
+                self.stage.send(spec, Granted(steps, self._join(spec.rank)))
+            elif self._budget.is_spent(spec.rank):
+                self._leave(spec.rank)  # it makes no step for which others could wait
 
     def _trained(self, message: Trained) -> None:
         assert self._plan is not None
@@ -200,12 +221,22 @@ class Free(Conducting):
         if message.complete:
             self._plan.task_done(rank, message.task, epoch=epoch)
         self._progress.add(message, new)
+        if self._budget is not None:
+            self._budget.made(rank, len(message.batches), len(new))
         moved = [self._clocks.tick(rank) for _ in message.batches]
         if any(moved):
             self._tell_floor()
         if rank in self._parked and not self._plan.holds(rank):
             self._leave(rank)
+        self._grant()
         self._call_if_due()
+
+    def _join(self, rank: int) -> int | None:
+        """The clock of a worker that had been idle."""
+        if rank in self._clocks:
+            return None
+        self._clocks.join(rank)
+        return self._clocks[rank]
 
     def _leave(self, rank: int) -> None:
         if self._clocks.leave(rank):

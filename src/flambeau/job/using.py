@@ -94,11 +94,11 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     if isinstance(data, FileData):
         data = _as_trained(data, settings.train)
     if isinstance(data, FileData | DatasetData):
-        source = opening.open_data(data, opening.code_loader(run), settings.binding.maskable)
+        source = opening.open_data(data, opening.code_loader(run), settings.binding.nullable)
         require_kinds(source, settings)
         return _told(source)
     if is_arrays(data):
-        return opening.array_source(data, settings.binding.maskable)
+        return opening.array_source(data, settings.binding.nullable)
     if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):
         return LoaderSource(data) if takes_an_argument(data) else open_given(run, settings, data())
     return open_source(DatasetData(code=CodeRef(value="given")), lambda _: data)
@@ -167,7 +167,7 @@ def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
         raise DataError("the job has no validation data; give the data to evaluate on")
     require_reopenable(settings)
     return _told(
-        opening.open_data(settings.valid, opening.code_loader(run), settings.binding.maskable)
+        opening.open_data(settings.valid, opening.code_loader(run), settings.binding.nullable)
     )
 
 

@@ -60,4 +60,7 @@ def _binding(settings: Binding, encode: Callable[..., Tensor], id: str | None) -
     used |= {part for parts in crosses.values() for part in parts}
     hashed = {name: salt for name, salt in settings.hash.items() if name in used}
     keys = () if id is None else (id,)
-    return Binding(inputs=inputs, keys=keys, hash=hashed, crosses=crosses)
+    fill = settings.fill
+    if isinstance(fill, dict):
+        fill = {name: value for name, value in fill.items() if name in used}
+    return Binding(inputs=inputs, keys=keys, hash=hashed, crosses=crosses, fill=fill)

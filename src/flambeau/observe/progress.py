@@ -220,8 +220,5 @@ def _job_start(job: dict[str, Any]) -> Iterator[str]:
 
 
 def _job_end(end: dict[str, Any]) -> str:
-    line = f"{end['status']} at step {end['step']}"
-    if end["error"]:
-        _, _, last_line = end["error"].strip().rpartition("\n")
-        line += f": {last_line}"
-    return line + _numbers(end["metrics"] or {})
+    # The error itself is raised after this, and shown by whoever catches it.
+    return f"{end['status']} at step {end['step']}" + _numbers(end["metrics"] or {})

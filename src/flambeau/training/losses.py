@@ -165,6 +165,11 @@ def task_outputs(output: Any, label: Mapping[str, Any]) -> dict[str, Any]:
         return {task: output[task] for task in label}
     if isinstance(output, tuple | list) and len(output) == len(label):
         return dict(zip(label, output, strict=True))
+    if isinstance(output, Mapping):
+        raise ModelError(
+            f"label= and loss= name the tasks {list(label)}, but the model gives {list(output)}: "
+            "name those, or build the model with other tasks"
+        )
     raise ModelError(
         f"the tasks {list(label)} need a model that gives {{task: output}}, or a tuple of "
         f"{len(label)} outputs in this order; the model gave {_describe(output)}"

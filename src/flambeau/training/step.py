@@ -174,7 +174,7 @@ def not_finite(value: float, batch: Batch, step: int) -> Exception:
                 which = f", places {places.tolist()}" if column.dim() > 1 else ""
                 return DataError(
                     f"{where}: column '{name}' is not finite in row {row} of the batch{which}; "
-                    "fill in what is missing in the data"
+                    "fill in what is missing, in the data or with fill="
                 )
     return JobFailedError(
         f"{where}; the data is finite, so the training diverged: lower the learning rate, or "

@@ -46,8 +46,21 @@ def test_a_best_value_may_be_infinite(run: RunDirectory) -> None:
 
 def test_a_run_without_best_says_none(run: RunDirectory) -> None:
     assert best(run) is None
-    with pytest.raises(CheckpointError, match="no best checkpoint yet"):
+    with pytest.raises(CheckpointError, match="no best checkpoint yet; train it first"):
         resolve(run, "best")
+
+
+def test_the_beginning_alone_is_not_the_latest(run: RunDirectory, make_state: MakeState) -> None:
+    write_checkpoint(run, make_state(0))
+    with pytest.raises(CheckpointError, match="has trained nothing: its only checkpoint is that"):
+        resolve(run, "latest")
+    assert resolve(run, "step-0").name == "step-00000000"
+
+
+def test_the_beginning_may_be_the_best(trained: RunDirectory, make_state: MakeState) -> None:
+    write_checkpoint(trained, make_state(0))
+    mark_best(trained, 0, "loss", 0.1)
+    assert resolve(trained, "best").name == "step-00000000"
 
 
 def test_a_step_that_is_not_there_lists_those_that_are(trained: RunDirectory) -> None:

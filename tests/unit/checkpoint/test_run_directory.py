@@ -27,7 +27,14 @@ def fresh(tmp_path: Path) -> RunDirectory:
 def begin(run: RunDirectory, settings: dict[str, Any]) -> None:
     """A run that has come to its first checkpoint."""
     run.prepare(settings, "auto")
-    (run.checkpoints / "step-00000001").mkdir()
+    save(run, 1)
+
+
+def save(run: RunDirectory, step: int) -> None:
+    """Commit something as a checkpoint."""
+    path = run.checkpoints / f"step-{step:08d}"
+    path.mkdir()
+    (path / "manifest.json").touch()
 
 
 def entries(path: Path) -> list[str]:
@@ -60,6 +67,28 @@ def test_going_on_saves_the_new_settings(fresh: RunDirectory) -> None:
 def test_a_run_without_a_checkpoint_starts_anew_with_any_settings(fresh: RunDirectory) -> None:
     fresh.prepare(SETTINGS, "auto")
     assert fresh.prepare(SETTINGS | {"batch_size": 64}, "auto") is False
+
+
+def test_so_does_a_run_that_has_saved_only_its_beginning(fresh: RunDirectory) -> None:
+    fresh.prepare(SETTINGS, "auto")
+    save(fresh, 0)
+    assert fresh.prepare(SETTINGS | {"batch_size": 64}, "auto") is False
+
+
+def test_a_checkpoint_that_was_not_committed_is_none(fresh: RunDirectory) -> None:
+    fresh.prepare(SETTINGS, "auto")
+    (fresh.checkpoints / "step-00000010").mkdir()
+    assert fresh.prepare(SETTINGS | {"batch_size": 64}, "auto") is False
+
+
+def test_what_a_run_left_that_had_trained_nothing_is_replaced(fresh: RunDirectory) -> None:
+    fresh.prepare(SETTINGS, "auto")
+    save(fresh, 0)
+    for file in (fresh.events, fresh.report, fresh.latest, fresh.path / "notes.txt"):
+        file.touch()
+    fresh.prepare(SETTINGS, "auto")
+    assert entries(fresh.path) == ["checkpoints", "code", "job.yaml", "notes.txt", "tensorboard"]
+    assert entries(fresh.checkpoints) == []
 
 
 def test_a_finished_run_may_go_on(fresh: RunDirectory) -> None:

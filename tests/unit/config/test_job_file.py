@@ -292,6 +292,10 @@ def test_an_unknown_model_names_the_nearest(write: Any) -> None:
     )
 
 
+def test_another_case_is_near(write: Any) -> None:
+    assert "did you mean 'lenet'?" in complaint(write("model: LeNet\ntrain: x"))
+
+
 def test_what_is_missing_is_said(write: Any) -> None:
     assert complaint(write("model: lenet")) == "job.yaml: 'train' is missing"
 
@@ -308,6 +312,16 @@ def test_a_mistake_of_the_command_line_is_said_to_be_there(write: Any) -> None:
 
 def test_a_mistake_of_the_file_is_not_blamed_on_the_command_line(write: Any) -> None:
     assert complaint(write(SMALL + "epocs: 1"), "epochs=3").startswith("job.yaml: unknown key")
+
+
+@pytest.mark.parametrize("override", ["schedule=null", "~schedule"])
+def test_a_key_can_be_removed_on_the_command_line(write: Any, override: str) -> None:
+    path = write(SMALL + "schedule: {kind: cosine, steps: 10}")
+    assert load_job_file(path, [override]) == load_job_file(write(SMALL))
+
+
+def test_an_unknown_key_is_one_also_if_it_is_null(write: Any) -> None:
+    assert "unknown key 'epocs'" in complaint(write(SMALL + "epocs:"))
 
 
 def test_an_override_replaces_a_value_of_the_file(write: Any) -> None:

@@ -45,6 +45,11 @@ def test_a_part_of_a_short_form_can_be_set(key: str, name: str, text: str, value
     assert overridden({key: name}, text) == {key: value}
 
 
+def test_a_key_can_be_removed() -> None:
+    values = {"a": {"b": 1, "c": 2}, "d": 3}
+    assert overridden(values, "~a.b", "~d") == {"a": {"c": 2}}
+
+
 def test_the_keys_that_were_set_are_told() -> None:
     assert override({}, ["a.b=1", "c=2"]) == ["a.b", "c"]
 
@@ -52,9 +57,11 @@ def test_the_keys_that_were_set_are_told() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("epochs", "command line: 'epochs' is not of the form key=value"),
-        ("=3", "command line: '=3' is not of the form key=value"),
+        ("epochs", "command line: 'epochs' is not of the form key=value or ~key"),
+        ("=3", "command line: '=3' is not of the form key=value or ~key"),
         ("epochs.x=3", "command line: epochs is 5, which has no parts to set"),
+        ("~epocs", "command line: there is no 'epocs' to remove; did you mean 'epochs'?"),
+        ("~epochs.x", "command line: there is no 'epochs.x' to remove"),
         ("metrics=[a", "command line: metrics, line 1, column 3: "),
     ],
 )

@@ -219,6 +219,13 @@ def test_weight_and_group_are_columns_of_the_batch() -> None:
         (lambda x: 0, NAMED, {"inputs": {"x": "agee"}}, DataError, "no column 'agee'.*'age'"),
         (lambda x: 0, NAMED, {"inputs": ["age", "agee"]}, DataError, "no column 'agee'"),
         (lambda age: 0, NAMED, {"label": "click"}, DataError, "no column 'click'"),
+        (
+            lambda age: 0,
+            NAMED,
+            {"inputs": ["Age"]},
+            DataError,
+            "no column 'Age'; did you mean 'age'\\? The data has 'age', ",
+        ),
         (lambda age: 0, NAMED, {"keys": ["user"]}, DataError, "no column 'user'"),
         (lambda age: 0, NAMED, {"weight": "w"}, DataError, "no column 'w'"),
         (lambda x: 0, ARRAYS, {}, ModelError, "2 input column.*forward.. takes 'x'"),

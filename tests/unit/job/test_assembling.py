@@ -38,3 +38,25 @@ def test_the_user_is_told_of_a_large_compressed_text(
     assert kind == "warning"
     assert "a.csv.gz" in fields["text"]
     assert "cannot be split" in fields["text"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "warnings"),
+    [({}, 1), ({"evaluation": {"train": True}}, 0), ({"metrics": ()}, 0)],
+    ids=["nothing to evaluate", "training rows", "no metrics"],
+)
+def test_metrics_without_data_are_warned_of(
+    tmp_path: Path, changes: dict[str, Any], warnings: int
+) -> None:
+    settings = JobSettings(
+        model=CodeRef(path="m:thing"),
+        train=FileData(path="a.csv"),
+        loss="bce",
+        **{"metrics": ("auc",), **changes},
+    )
+    link: Any = Reports()
+    where = Surroundings(settings, RunDirectory(tmp_path), link, Solo(), torch.device("cpu"), {})
+    Assembly(where).evaluation(torch.nn.Linear(1, 1), 100)
+    texts = [fields["text"] for kind, fields in link.events if kind == "warning"]
+    assert len(texts) == warnings
+    assert all("metrics=['auc'] have no data: give valid=" in text for text in texts)

@@ -9,6 +9,7 @@ from flambeau.coordination.protocol import (
     Contribution,
     Floor,
     Gathered,
+    Granted,
     Moment,
     MomentDone,
     PlanData,
@@ -320,6 +321,60 @@ def test_max_steps_end_the_training_with_an_evaluation() -> None:
     assert moment is not None
     assert (moment.step, moment.evaluate, moment.save, moment.last) == (2, True, True, True)
     assert not moment.stops
+
+
+def granted(job: Job, rank: int) -> int:
+    """Steps that a worker has been granted since it was last asked."""
+    return sum(message.steps for message in job.stage.heard(rank, Granted))
+
+
+def test_workers_are_granted_the_steps_that_are_left() -> None:
+    job = Job(max_steps=8).begun(rows=160)
+    for rank in (0, 1):
+        job.want(rank)
+    assert [granted(job, rank) for rank in (0, 1)] == [2, 1]
+
+
+def test_without_max_steps_nothing_needs_to_be_granted() -> None:
+    job = Job().begun(rows=64)
+    job.want(0)
+    assert not job.stage.heard(0, Granted)
+
+
+def test_steps_of_a_worker_without_data_go_to_the_others() -> None:
+    job = Job(max_steps=3).begun(rows=12)
+    one, other = job.want(0), job.want(1)
+    assert one is not None
+    assert other is not None
+    assert [granted(job, rank) for rank in (0, 1)] == [1, 1]
+    job.train(0, one)
+    job.want(0)
+    assert granted(job, 0) == 1
+    job.train(1, other)
+    assert job.want(1) is None
+    assert granted(job, 1) == 0
+
+
+def test_steps_of_a_lost_worker_go_to_the_others() -> None:
+    job = Job(max_steps=2).begun(rows=64)
+    task = job.want(0)
+    assert task is not None
+    job.want(1)
+    assert [granted(job, rank) for rank in (0, 1)] == [1, 1]
+    job.train(0, task, 0)
+    job.lose(1)
+    assert granted(job, 0) == 1
+
+
+def test_nobody_waits_for_a_worker_without_steps() -> None:
+    job = Job(consistency="bounded", max_steps=2).begun(rows=64)
+    task = job.want(0)
+    assert task is not None
+    job.want(1)
+    job.train(0, task, 0)
+    assert 0 not in job.free._clocks
+    job.lose(1)
+    assert job.stage.heard(0, Granted)[-1].clock == job.free._clocks[0]
 
 
 @pytest.mark.parametrize("who", ["the driver", "a callback"])

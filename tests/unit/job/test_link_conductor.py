@@ -13,6 +13,7 @@ from flambeau.coordination.consistency import Asynchronous, Bounded, Consistency
 from flambeau.coordination.protocol import (
     Assigned,
     Floor,
+    Granted,
     Moment,
     MomentDone,
     Trained,
@@ -46,12 +47,16 @@ class Reader(TaskReader):
 class Worker:
     """A conductor whose coordinator is the test."""
 
-    def __init__(self, policy: ConsistencyPolicy, read_ahead: int = 8) -> None:
+    def __init__(
+        self, policy: ConsistencyPolicy, read_ahead: int = 8, *, limited: bool = False
+    ) -> None:
         self.link = FakeLink(rank=1)
         self.reader = Reader()
         link: Any = self.link
         self.group = ExchangeGroup(link)
-        self.conductor = LinkConductor(link, self.group, self.reader, policy, read_ahead)
+        self.conductor = LinkConductor(
+            link, self.group, self.reader, policy, read_ahead, limited=limited
+        )
         self._pool = ThreadPoolExecutor(1)
 
     def assign(self, batches: int, number: int = 0, **fields: Any) -> None:
@@ -115,6 +120,35 @@ def bounded(policy: Watched) -> Iterator[Worker]:
     worker = Worker(policy)
     yield worker
     worker.close()
+
+
+@pytest.fixture
+def limited() -> Iterator[Worker]:
+    worker = Worker(Asynchronous(), limited=True)
+    yield worker
+    worker.close()
+
+
+def test_a_limited_worker_begins_what_it_is_granted(limited: Worker) -> None:
+    limited.assign(3)
+    limited.link.hear(Granted(2, None))
+    limited.train()
+    limited.train()
+    waiting = limited.next()
+    # It tells of its steps at once, since more may be granted then.
+    assert limited.link.next_sent(Trained).batches == [(0, 1), (1, 2)]
+    assert not waiting.done()
+    limited.link.hear(Granted(1, None))
+    assert waiting.result(PATIENCE).number == 2
+
+
+def test_what_was_granted_may_be_taken_back(limited: Worker) -> None:
+    limited.link.hear(Granted(2, None))
+    limited.link.hear(Granted(-2, None))
+    limited.assign(1)
+    waiting = limited.next()
+    limited.link.hear(MOMENT)
+    assert waiting.result(PATIENCE) == MOMENT
 
 
 def test_the_batches_of_a_task_come_in_order_and_the_last_is_known(worker: Worker) -> None:

@@ -216,6 +216,14 @@ def test_tasks_without_matching_outputs_are_refused():
         build_loss({"a": "mse", "b": "mse"})(torch.zeros(2), batch(2), label, None)
 
 
+def test_tasks_that_the_model_does_not_have_are_answered_with_those_it_has():
+    label = {"click": torch.zeros(2), "buy": torch.zeros(2)}
+    output = {"click": torch.zeros(2), "conversion": torch.zeros(2)}
+    message = r"name the tasks \['click', 'buy'\], but the model gives \['click', 'conversion'\]"
+    with pytest.raises(ModelError, match=message):
+        build_loss({"click": "bce", "buy": "bce"})(output, batch(2), label, None)
+
+
 def test_tasks_without_matching_labels_are_refused():
     with pytest.raises(ModelError, match=r"\['a', 'b'\].*it gives \['a'\]"):
         build_loss({"a": "mse", "b": "mse"})({}, batch(2), {"a": torch.zeros(2)}, None)

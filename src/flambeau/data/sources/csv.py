@@ -9,6 +9,7 @@ from typing import final
 import pyarrow as pa
 from pyarrow import csv
 
+from flambeau.config.settings import nearest
 from flambeau.data.source import Shard, StreamedSource
 from flambeau.data.sources import csv_lines
 from flambeau.data.sources.files import compression_of, open_range, open_stream, unsplittable
@@ -179,7 +180,8 @@ class CsvSource(StreamedSource):
 
 def _type(name: str, kind: str, lines: _Lines) -> pa.DataType:
     if name not in lines.names:
-        raise DataError(f"types: {shown(lines.path)} has no column {name!r}")
+        hint = nearest(name, lines.names)
+        raise DataError(f"types: {shown(lines.path)} has no column {name!r}; {hint}")
     try:
         return pa.type_for_alias(kind)
     except ValueError as error:

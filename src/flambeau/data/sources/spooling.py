@@ -123,7 +123,9 @@ class _Column:
             return
         if bad.any():
             row = first + int(bad.reshape(len(chunk), -1).any(dim=1).nonzero()[0])
-            raise DataError(f"column {self.name!r} holds {fault}, first in row {row}")
+            nan = not self.nan and chunk.is_floating_point() and bool(chunk.isnan().any())
+            hint = f"; fill={{{self.name!r}: 0.0}} fills in missing inputs" if nan else ""
+            raise DataError(f"column {self.name!r} holds {fault}, first in row {row}{hint}")
 
 
 def _mapped(column: _Column) -> ArrayRef | None:

@@ -21,6 +21,10 @@ OnBadRow = Literal["error", "skip"]
 SHARD_BYTES = 64 << 20
 #: A directory stands for all files in it: such logs seldom have a suffix.
 _ANY_NAME = ("",)
+_WAY_OUT = (
+    "to leave out bad rows and count them: options={'on_bad_row': 'skip'} of the data; on the "
+    "command line train.options.on_bad_row=skip, or --option on_bad_row=skip of predict"
+)
 
 
 @final
@@ -101,10 +105,7 @@ class TextSource(StreamedSource):
         part = block.data[fault.where : fault.stop].tobytes().split(maxsplit=1)
         number = line_number(path, block.position + fault.start)
         text, hint = shortened(part[0] if part else line), self._parser.describe(line)
-        return (
-            f"{shown(path)} line {number}: {MESSAGES[fault.what]}: {text}; {hint} (to leave "
-            f"out bad rows and count them, give the option on_bad_row='skip')"
-        )
+        return f"{shown(path)} line {number}: {MESSAGES[fault.what]}: {text}; {hint} ({_WAY_OUT})"
 
     def _told_skipped(self) -> str:
         return f": {self.skipped_rows} bad rows were skipped" if self.skipped_rows else ""

@@ -6,6 +6,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from flambeau.data.jagged import Jagged, one_id
 from flambeau.errors import DataError, ModelError
 from flambeau.models.ctr.item_frequency import ItemFrequency
 
@@ -17,7 +18,8 @@ class InBatchLogits(nn.Module):
     Row i has user i's scores for all items of the batch; its own is on the diagonal, as it is. In
     training the others are corrected for how often they come as negatives (logQ): popular items
     would else be pushed away. Another row's copy of the same item is no negative, and gets -inf.
-    In evaluation there is no correction: ranks are those that serving will give.
+    In evaluation there is no correction, and each item is there once: ranks are those that serving
+    will give.
 
     The frequency of items is estimated on the way, unless the rows say it (`probability`).
     """
@@ -35,15 +37,25 @@ class InBatchLogits(nn.Module):
             raise ModelError(f"temperature={temperature}: give a number above 0, such as 0.05")
         self.temperature = temperature
         self.frequency = ItemFrequency(buckets, rate) if correct else None
+        #: Give the diagonal alone [rows], which needs no ids.
+        self.pairs_only = False
 
     def forward(
-        self, users: Tensor, items: Tensor, ids: Tensor, probability: Tensor | None = None
+        self, users: Tensor, items: Tensor, item: Tensor | Jagged, probability: Tensor | None = None
     ) -> Tensor:
-        """Logits for vectors [rows, dim] of users and items, and the items' ids [rows]."""
+        """Logits for vectors [rows, dim] of users and items; `item` has the items' ids.
+
+        They are [rows], or those of the first of several fields.
+        """
+        if self.pairs_only:
+            return (users * items).sum(dim=1) / self.temperature
+        ids = one_id(item, "item")
         logits = (users @ items.T) / self.temperature
         if self.training and self.frequency is not None:
             logits = logits + self._correction(ids, probability)
         again = ids[:, None] == ids
+        if not self.training:
+            again |= again.tril(-1).any(dim=1)  # items that an earlier row has
         again.fill_diagonal_(False)
         return logits.masked_fill(again, -torch.inf)
 
@@ -61,3 +73,10 @@ class InBatchLogits(nn.Module):
             )
         logs = probability.reshape(-1).log()
         return logs[:, None] - logs
+
+
+def score_pairs_only(model: nn.Module) -> None:
+    """Have a model give each row's own score [rows], which is all that predictions show."""
+    for module in model.modules():
+        if isinstance(module, InBatchLogits):
+            module.pairs_only = True

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from flambeau.config.tables import TableSpec
-from flambeau.data.jagged import one_id
 from flambeau.errors import ModelError
 from flambeau.models.ctr.fields import Ids
 from flambeau.models.ctr.history import HistoryEmbedding, ItemEmbedding
@@ -66,8 +65,7 @@ class SASRec(nn.Module):
         users = self.user_vectors(history)
         items = self.item_vectors(item)
         if self.logits is not None:
-            ids = one_id(item, "item")
-            found: Tensor = self.logits(users, items.view(ids.shape[0], -1), ids, item_probability)
+            found: Tensor = self.logits(users, items.flatten(1), item, item_probability)
             return found
         if items.dim() == 2:
             return (users * items).sum(dim=1)

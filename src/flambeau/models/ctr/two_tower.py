@@ -6,7 +6,6 @@ from typing import Any, final
 from torch import Tensor, nn
 from torch.nn import functional
 
-from flambeau.data.jagged import one_id
 from flambeau.models.ctr.dense_layers import dense_layers
 from flambeau.models.ctr.fields import Ids
 from flambeau.models.ctr.flat_inputs import FlatInputs
@@ -65,7 +64,7 @@ class TwoTower(nn.Module):
         """
         users = self.user_vectors(user, user_dense)
         items = self.item_vectors(item, item_dense)
-        logits: Tensor = self.logits(users, items, one_id(item, "item"), item_probability)
+        logits: Tensor = self.logits(users, items, item, item_probability)
         return logits
 
     def user_vectors(self, user: Ids, user_dense: Tensor | None = None) -> Tensor:

@@ -100,7 +100,7 @@ def test_types_can_be_given(tmp_path):
     source = CsvSource(write(tmp_path / "a.csv", "a,b\n1,2\n"), types={"a": "string"})
     assert source.schema.field("a").type == pa.string()
     for types, message in [
-        ({"z": "string"}, "no column 'z'"),
+        ({"z": "string"}, "no column 'z'; known: a, b"),
         ({"a": "text"}, "unknown type 'text'"),
     ]:
         with pytest.raises(DataError, match=message):

@@ -165,7 +165,8 @@ def test_a_bad_row_is_an_error_that_says_where_and_what(tmp_path, form, bad, mes
     with pytest.raises(DataError) as caught:
         rows_of(OPEN[form](path))
     assert str(caught.value).startswith(f"{path} line 3: {message}")
-    assert "on_bad_row='skip'" in str(caught.value)
+    for way_out in ("options={'on_bad_row': 'skip'}", "--option on_bad_row=skip"):
+        assert way_out in str(caught.value)
 
 
 @pytest.mark.parametrize(("form", "bad", "message"), CASES)

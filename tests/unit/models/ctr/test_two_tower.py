@@ -50,6 +50,19 @@ def test_the_formula() -> None:
             assert torch.allclose(found[row, other], score, atol=1e-5)
 
 
+def test_in_evaluation_each_item_is_there_once() -> None:
+    module = InBatchLogits(1.0).eval()
+    users, items, ids = torch.randn(4, 3), torch.randn(4, 3), torch.tensor([7, 8, 8, 8])
+    found = module(users, items, ids)
+    # Of the item 8 the first is left for row 0, and each of the others has its own.
+    assert found.isfinite().tolist() == [
+        [True, True, False, False],
+        [True, True, False, False],
+        [True, False, True, False],
+        [True, False, False, True],
+    ]
+
+
 def test_leaving_the_diagonal_alone_gives_the_same_loss_as_correcting_all() -> None:
     module = InBatchLogits(1.0)
     users, items, ids = torch.randn(4, 3), torch.randn(4, 3), torch.tensor([1, 2, 3, 4])

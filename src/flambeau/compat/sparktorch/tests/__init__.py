@@ -1,0 +1,1 @@
+"""What SparkTorch's own tests import."""

@@ -1,0 +1,58 @@
+"""Numbers in the place of those that are missing."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import final
+
+import pyarrow as pa
+import torch
+
+from flambeau.config.settings import nearest
+from flambeau.data.batch import Column
+from flambeau.errors import DataError
+
+Fill = float | Mapping[str, float] | None
+
+
+@final
+class Filling:
+    """What stands for missing numbers in `columns`: one number for all, or some by name.
+
+    A column that is named holds numbers, also if they are integers. One number for all is for
+    floating-point columns, and for integers that are in one of `stacks` with such.
+    """
+
+    def __init__(
+        self, fill: Fill, columns: Collection[str], stacks: Iterable[tuple[str, ...]]
+    ) -> None:
+        named = fill if isinstance(fill, Mapping) else {}
+        for name in named:
+            if name not in columns:
+                raise DataError(f"fill: there is no input '{name}'; {nearest(name, columns)}")
+        self._named = bool(named)
+        self._fill = dict.fromkeys(columns, fill) if isinstance(fill, float) else named
+        self._stacks = tuple(stacks)
+
+    def in_records(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """The records with integers that may be missing as floating-point numbers, filled."""
+        for name in self._integers(records.schema):
+            numbers = records.column(name).cast(pa.float64(), safe=False)
+            place = records.schema.get_field_index(name)
+            records = records.set_column(place, name, numbers.fill_null(self._fill[name]))
+        return records
+
+    def in_columns(self, columns: dict[str, Column]) -> None:
+        """Put numbers in the place of NaN."""
+        for name, value in self._fill.items():
+            column = columns.get(name)
+            if isinstance(column, torch.Tensor) and column.is_floating_point():
+                columns[name] = column.nan_to_num(value, torch.inf, -torch.inf)
+
+    def _integers(self, schema: pa.Schema) -> set[str]:
+        names = set(self._fill) if self._named else self._beside_floats(schema)
+        found = names.intersection(schema.names)
+        return {name for name in found if pa.types.is_integer(schema.field(name).type)}
+
+    def _beside_floats(self, schema: pa.Schema) -> set[str]:
+        floats = {field.name for field in schema if pa.types.is_floating(field.type)}
+        mixed = (stack for stack in self._stacks if floats.intersection(stack))
+        return {name for stack in mixed for name in stack if name in self._fill}

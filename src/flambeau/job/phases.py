@@ -1,0 +1,13 @@
+"""The life of a job, as its controller sees it."""
+
+from enum import Enum
+
+
+class Phase(Enum):
+    """The life of a job."""
+
+    GATHERING = "waiting for the agents"
+    RUNNING = "the roles of a generation are at work"
+    SETTLING = "something failed; its cause is being found out"
+    ENDING = "the generation's processes are being ended"
+    OVER = "no process is left"

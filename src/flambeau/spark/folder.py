@@ -1,0 +1,202 @@
+"""A trained model as a folder of files: what it is, its code, its weights and its tables.
+
+    model.json                       what the model is and how it is called
+    code/                            the network: an import path, or the code by value
+    checkpoints/step-N/              dense.safetensors, tables, manifest.json
+    summary.json                     how training went, if it was trained here
+
+Its checkpoint is one like those of a run, so that `init_from=` can begin with it.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from flambeau.checkpoint import Manifest, RunDirectory, resolve, user_code
+from flambeau.checkpoint.durable import write_atomically
+from flambeau.checkpoint.manifest import MANIFEST, FileEntry, TableEntry
+from flambeau.checkpoint.store import (
+    TrainingState,
+    make_room,
+    read_checkpoint,
+    take_snapshot,
+    write_snapshot,
+)
+from flambeau.checkpoint.user_code import Packer
+from flambeau.checkpoint.weights import load_all_weights
+from flambeau.config import CodeRef
+from flambeau.config.settings import Settings
+from flambeau.embeddings.attach import has_tables
+from flambeau.errors import ConfigError, DataError, ModelError
+from flambeau.inference.description import Parameter, described_parameters
+from flambeau.job import import_folders
+from flambeau.job.using import attach_tables
+from flambeau.spark.inputs import Forward
+from flambeau.spark.modules import Network, as_module, dtype_name, shaped, takes_jagged
+from flambeau.spark.outputs import Output
+from flambeau.version import __version__
+
+MODEL = "model.json"
+SUMMARY = "summary.json"
+VERSION = 1
+
+
+class Described(Settings):
+    """What `model.json` says. `columns` and `outputs` are known once rows were seen."""
+
+    version: int = VERSION
+    flambeau: str = __version__
+    torch: str = torch.__version__
+    model: CodeRef
+    by_value: bool
+    shape: tuple[int, ...] | None
+    parameters: tuple[Parameter, ...]
+    jagged: tuple[str, ...]
+    dtype: str
+    columns: dict[str, str] = {}  # noqa: RUF012 - pydantic copies defaults
+    outputs: tuple[Output, ...] | None = None
+
+    @property
+    def forward(self) -> Forward:
+        """How the model is called."""
+        return Forward(self.parameters, self.jagged, self.dtype)
+
+    def write(self, folder: Path) -> None:
+        """Write `model.json`."""
+        text = json.dumps(self.model_dump(mode="json"), indent=1)
+        write_atomically(folder / MODEL, text.encode())
+
+
+def write_folder(
+    folder: Path, network: Network, module: nn.Module, checkpoint: Path | None = None
+) -> Described:
+    """Write a trained model: `module` itself, or the weights and tables of a run's checkpoint."""
+    folder.mkdir(parents=True)
+    packer = Packer()
+    described = Described(
+        model=network.pack(packer),
+        by_value=network.by_value,
+        shape=network.shape,
+        parameters=described_parameters(module.forward),
+        jagged=takes_jagged(module.forward),
+        dtype=dtype_name(module),
+    )
+    packer.write(folder / "code")
+    import_folders.remember(folder / "code")
+    if checkpoint is not None:
+        _copy_checkpoint(checkpoint, folder)
+    elif has_tables(module):
+        raise ModelError(
+            "the model looks up rows in tables, which are in a run: give the run, "
+            "TorchModel.of('runs/name'), instead of its model"
+        )
+    else:
+        _write_checkpoint(folder, 0, dict(module.state_dict()))
+    described.write(folder)
+    return described
+
+
+def read_described(folder: Path) -> Described:
+    """What the folder says of itself."""
+    path = folder / MODEL
+    try:
+        values = json.loads(path.read_bytes())
+        if values.get("version") != VERSION:
+            raise DataError(
+                f"{path} has version {values.get('version')!r}, and this Flambeau reads {VERSION}"
+            )
+        return Described.parse(values, str(path))
+    except FileNotFoundError:
+        raise DataError(f"{folder} holds no model: it has no {MODEL}") from None
+    except (OSError, json.JSONDecodeError, ConfigError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+
+
+def load_module(folder: Path) -> nn.Module:
+    """The network with its weights, its tables mapped where they are; for use, on the CPU."""
+    described = read_described(folder)
+    import_folders.use(folder / "code")
+    found = user_code.load(described.model, folder / "code")
+    module = shaped(as_module(found), described.shape)
+    checkpoint = resolve(RunDirectory(folder), "latest")
+    load_all_weights(module, read_checkpoint(checkpoint).model)
+    attach_tables(module, checkpoint)
+    return module.eval()
+
+
+def tell_of_code_by_value(folder: Path, path: str) -> None:
+    """Warn whoever loads a model that its code is inside."""
+    if read_described(folder).by_value:
+        warnings.warn(
+            f"{path}: the model's code is in the saved model itself, since it came from a notebook "
+            "or a script and cannot be imported; loading runs it, so load only what you trust",
+            stacklevel=2,
+        )
+
+
+def digest(folder: Path) -> str:
+    """Tells one folder's content from another's; the manifest has the checksums of its files."""
+    checkpoint = resolve(RunDirectory(folder), "latest")
+    told = hashlib.sha256()
+    for path in [folder / MODEL, checkpoint / MANIFEST, *sorted((folder / "code").iterdir())]:
+        told.update(path.name.encode() + path.read_bytes())
+    return told.hexdigest()[:32]
+
+
+def files_of(folder: Path) -> dict[str, Path]:
+    """All files of a folder, by their path in it."""
+    return {
+        path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
+    }
+
+
+def _write_checkpoint(
+    folder: Path,
+    step: int,
+    weights: Mapping[str, Tensor],
+    others: Any = None,
+) -> None:
+    state = TrainingState(step=step, epoch=0, workers=1, model=dict(weights))
+    write_snapshot(RunDirectory(folder), take_snapshot(state), others)
+
+
+def _copy_checkpoint(source: Path, folder: Path) -> None:
+    """Weights and tables of a run's checkpoint, without what only its training needs."""
+    manifest, state = Manifest.read(source), read_checkpoint(source)
+    target = make_room(RunDirectory(folder), manifest.step)
+
+    def tables() -> tuple[dict[str, FileEntry], dict[str, TableEntry]]:
+        files: dict[str, FileEntry] = {}
+        entries = {
+            name: TableEntry(
+                spec=entry.spec,
+                layers=[[_take(source, path, target, files) for path in each] for each in layers],
+            )
+            for name, entry in manifest.tables.items()
+            for layers in [entry.layers]
+        }
+        return files, entries
+
+    _write_checkpoint(folder, manifest.step, state.model, tables)
+
+
+def _take(source: Path, path: str, target: Path, files: dict[str, FileEntry]) -> str:
+    """Bring a file of the checkpoint, or of one that it adds to, into `target`; its name there."""
+    original = source / path
+    name = path.removeprefix("../").replace("/", "-")
+    try:
+        os.link(original, target / name)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(original, target / name)
+    entry = Manifest.read(original.parent).files.get(original.name)
+    if entry is not None:
+        files[name] = entry
+    return name

@@ -1,0 +1,202 @@
+"""`TorchModel`: a trained network as a stage of a Spark ML pipeline."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self, final
+
+from pyspark.ml import Model
+from pyspark.ml.functions import array_to_vector
+from pyspark.ml.util import MLReadable, MLWritable
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from torch import nn
+
+from flambeau.checkpoint import RunDirectory, parse_reference, resolve
+from flambeau.checkpoint.durable import write_atomically
+from flambeau.config import Binding
+from flambeau.data.sources.urls import local_path
+from flambeau.errors import DataError
+from flambeau.inference.description import Bound
+from flambeau.job import opening
+from flambeau.job.using import loss_names, read_settings
+from flambeau.spark import folder as folders
+from flambeau.spark import values
+from flambeau.spark.folder import MODEL, SUMMARY, Described
+from flambeau.spark.inputs import Inputs, find_inputs
+from flambeau.spark.modules import Network
+from flambeau.spark.outputs import PREDICTION, PROBABILITY, Output
+from flambeau.spark.params import ModelParams
+from flambeau.spark.persistence import StageReader, StageWriter, get_folder, new_folder
+from flambeau.spark.scoring import SCORED, Scoring, first_rows, kinds_of, score_rows, with_scores
+from flambeau.spark.shipping import ship
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How training went: `history` has an entry for each evaluation, `metrics` are the last."""
+
+    history: list[dict[str, Any]] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)
+    run_dir: str | None = None
+
+
+@final
+class TorchModel(ModelParams, Model, MLReadable["TorchModel"], MLWritable):
+    """A trained network. `transform` adds its predictions to a DataFrame.
+
+    It comes from `TorchEstimator.fit`, from `TorchModel.load`, or from `TorchModel.of`.
+    """
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self._folder: Path | None = None
+        self._place = ""
+        self._module: nn.Module | None = None
+
+    @classmethod
+    def of(cls, model: Any, **params: Any) -> Self:
+        """A pretrained network as a stage: an nn.Module, or a run of Flambeau (`"runs/a@best"`).
+
+        `loss=` says what its outputs mean: `"cross_entropy"` for the logits of classes, `"bce"`
+        for one logit, none for values.
+        """
+        stage = cls(**params)
+        target, shape = new_folder("given"), stage._shape()
+        if isinstance(model, nn.Module):
+            network = Network(model, {}, shape)
+            folders.write_folder(target, network, network())
+        else:
+            path, which = parse_reference(str(model))
+            run = RunDirectory(path)
+            settings = read_settings(run)
+            module = opening.build_job_model(settings, opening.code_loader(run))
+            folders.write_folder(target, Network(module, {}, shape), module, resolve(run, which))
+            inputs = Binding.model_dump(settings.binding, mode="json")["inputs"]
+            stage._set(
+                **{"loss": loss_names(settings), "inputCols": inputs, **params},
+            )
+        return stage._at(target, str(target))
+
+    def torch(self) -> nn.Module:
+        """The network itself, with its weights, in evaluation mode; tables are read where they are.
+
+        It is one module for all who ask.
+        """
+        if self._module is None:
+            self._module = folders.load_module(self._files({}))
+        return self._module
+
+    @property
+    def hasSummary(self) -> bool:  # noqa: N802 - as Spark calls it
+        """Whether it is known how training went."""
+        return (self._files({}) / SUMMARY).is_file()
+
+    @property
+    def summary(self) -> Summary:
+        """How training went."""
+        if not self.hasSummary:
+            raise RuntimeError("this model was not trained by a TorchEstimator: it has no summary")
+        return Summary(**json.loads((self._files({}) / SUMMARY).read_bytes()))
+
+    def write(self) -> StageWriter:
+        """What saves the model: `model.write().overwrite().save(path)`."""
+        return StageWriter(self)
+
+    @classmethod
+    def read(cls) -> StageReader:
+        """What loads a model."""
+        return StageReader(cls)
+
+    @property
+    def modelFolder(self) -> str:  # noqa: N802 - beside Spark's names
+        """Where the model's files are on this machine."""
+        return str(self._files({}))
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        described = folders.read_described(self._files({}))
+        inputs = find_inputs(self, dataset.schema, described.forward)
+        if described.outputs is None:
+            described = self._learn(dataset, inputs)
+        assert described.outputs is not None
+        names = {each: self._name(each) for each in described.outputs}
+        taken = [name for name in names.values() if name in dataset.columns]
+        if taken:
+            raise DataError(
+                f"the DataFrame has a column '{taken[0]}' already; drop it, or set another "
+                "predictionCol, probabilityCol or rawPredictionCol"
+            )
+        shipped = ship(self._files({}), self._place, dataset.sparkSession)
+        scoring = Scoring(shipped, self._bound(described, inputs), described.outputs)
+        scored = with_scores(dataset, inputs.expressions(dataset.schema), scoring)
+        added = [_column(each).alias(name) for each, name in names.items() if name is not None]
+        return scored.select(*[F.col(f"`{name}`") for name in dataset.columns], *added)
+
+    def _learn(self, dataset: DataFrame, inputs: Inputs) -> Described:
+        """Find out from a few rows what comes out of the model, and note it."""
+        described = folders.read_described(self._files({}))
+        rows = first_rows(dataset, inputs.expressions(dataset.schema))
+        known = described.model_copy(update={"columns": kinds_of(rows)})
+        outputs = tuple(score_rows(self.torch(), self._bound(known, inputs), rows))
+        known = known.model_copy(update={"outputs": outputs})
+        known.write(self._files({}))
+        return known
+
+    def _bound(self, described: Described, inputs: Inputs) -> Bound:
+        return Bound(
+            binding=Binding(inputs=inputs.binding),
+            forward=described.parameters,
+            columns=described.columns,
+            dtype=described.dtype,
+            loss=values.meaning(self.getOrDefault(self.loss)),
+        )
+
+    def _name(self, output: Output) -> str | None:
+        """What a column is called in the result; None if it is not wanted."""
+        params = {PREDICTION: self.predictionCol, PROBABILITY: self.probabilityCol}
+        name = self.getOrDefault(params.get(output.role, self.rawPredictionCol))
+        return name if name is None or output.task is None else f"{output.task}_{name}"
+
+    def _shape(self) -> tuple[int, ...] | None:
+        shape = self.getOrDefault(self.inputShape)
+        return None if shape is None else tuple(shape)
+
+    def _at(self, folder: Path, place: str) -> Self:
+        """The model, whose files are in `folder`, and for others at `place`."""
+        self._folder, self._place, self._module = folder, place, None
+        return self
+
+    def _note(self, summary: Summary) -> None:
+        write_atomically(self._files({}) / SUMMARY, json.dumps(asdict(summary)).encode())
+
+    def _files(self, objects: Mapping[str, Any]) -> Path:
+        """The folder with the model's files; `objects` are params that JSON cannot hold."""
+        if self._folder is None:
+            raise DataError("this TorchModel is empty: use TorchEstimator.fit, or TorchModel.of")
+        return self._folder
+
+    def _leave(self, path: str) -> None:
+        """Before a place is overwritten: keep the files, if they are just there."""
+        folder, target = self._files({}), Path(local_path(path)).resolve()
+        if target in folder.resolve().parents:
+            import shutil
+
+            kept = new_folder("kept")
+            shutil.copytree(folder, kept)
+            self._at(kept, str(kept))
+
+    def _load(self, path: str, session: Any) -> None:
+        place = f"{path}/files"
+        folder = get_folder(place, session, MODEL)
+        if folder is None:
+            raise DataError(f"{place} is not there, or this machine cannot see it")
+        folders.tell_of_code_by_value(folder, path)
+        self._at(folder, place)
+
+
+def _column(output: Output) -> Column:
+    column = F.col(SCORED)[output.key]
+    is_vector = output.role != PREDICTION
+    return array_to_vector(column) if is_vector else column

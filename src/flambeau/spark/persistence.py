@@ -1,0 +1,133 @@
+"""Saving and loading as Spark does it, wherever Spark can write: metadata, and files beside it."""
+
+import atexit
+import json
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, final
+
+from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReader, MLWriter
+from pyspark.sql import SparkSession
+
+from flambeau.data.sources.urls import file_system, is_url, local_path
+from flambeau.errors import DataError
+from flambeau.spark.params import is_json
+from flambeau.spark.shipping import is_connect
+
+
+@cache
+def temporary_folder() -> Path:
+    """A folder for this process's models; a DataFrame may need them as long as it lives."""
+    path = Path(tempfile.mkdtemp(prefix="flambeau-spark-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def new_folder(name: str) -> Path:
+    """A folder for one thing, which does not exist yet."""
+    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=temporary_folder())) / "model"
+
+
+@final
+class StageWriter(MLWriter):
+    """Writes a stage that keeps its own files in a folder."""
+
+    def __init__(self, stage: Any) -> None:
+        super().__init__()
+        self._stage = stage
+
+    def saveImpl(self, path: str) -> None:  # noqa: N802 - Spark's name
+        """Write the params as metadata, and then the files."""
+        session = self.sparkSession
+        params = {param.name: value for param, value in self._stage._paramMap.items()}
+        kept = {name: value for name, value in params.items() if is_json(value)}
+        made = DefaultParamsWriter._get_metadata_to_save(self._stage, session, None, kept)
+        folder = self._stage._files({name: params[name] for name in params.keys() - kept.keys()})
+        frame = session.createDataFrame([(made,)], ["value"])
+        frame.coalesce(1).write.text(f"{path}/metadata")
+        if folder is not None:
+            put_folder(folder, f"{path}/files", session)
+
+    def _handleOverwrite(self, path: str) -> None:  # noqa: N802 - Spark's name
+        self._stage._leave(path)
+        if is_connect(self.sparkSession):
+            from pyspark.ml.connect.readwrite import RemoteMLWriter
+
+            RemoteMLWriter.handleOverwrite(path, True)
+        else:
+            super()._handleOverwrite(path)
+
+
+@final
+class StageReader(MLReader[Any]):
+    """Reads what a `StageWriter` wrote."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def load(self, path: str) -> Any:
+        """The stage."""
+        session = self.sparkSession
+        row = session.read.text(f"{path}/metadata").first()
+        assert row is not None, "Spark has read the metadata before"
+        metadata = json.loads(row[0])
+        stage: Any = self._kind()
+        stage._resetUid(metadata["uid"])
+        DefaultParamsReader.getAndSetParams(stage, metadata)
+        stage._load(path, session)
+        return stage
+
+
+def put_folder(folder: Path, place: str, session: SparkSession) -> None:
+    """Copy a folder to where Spark has just written metadata, whatever that is."""
+    beside = Path(local_path(place)).parent
+    if not is_url(place) and (beside / "metadata").is_dir():
+        shutil.copytree(folder, local_path(place))
+    elif not is_connect(session):
+        _hadoop(place, session).copyFromLocalFile(
+            _path(str(folder.absolute()), session), _path(place, session)
+        )
+    elif is_url(place):
+        found, path = file_system(place)
+        found.put(str(folder), path, recursive=True)
+    else:
+        raise DataError(
+            f"Spark's server wrote {beside}, which this machine cannot see; save to a URL that "
+            "both can reach, such as s3://bucket/model"
+        )
+
+
+def get_folder(place: str, session: SparkSession, marker: str) -> Path | None:
+    """A folder that was put there, on this machine; None if there is none.
+
+    One that this machine can see is used where it is. `marker` is a file that it has.
+    """
+    here = Path(local_path(place))
+    if not is_url(place) and (here / marker).is_file():
+        return here
+    target = new_folder("loaded")
+    if not is_connect(session):
+        files = _hadoop(place, session)
+        if not files.exists(_path(place, session)):
+            return None
+        files.copyToLocalFile(False, _path(place, session), _path(str(target), session), True)
+    elif is_url(place):
+        found, path = file_system(place)
+        if not found.exists(path):
+            return None
+        found.get(path, str(target), recursive=True)
+    return target if target.is_dir() else None
+
+
+def _hadoop(place: str, session: SparkSession) -> Any:
+    """Hadoop's file system of a place, through Spark's own JVM."""
+    settings = session._jsparkSession.sessionState().newHadoopConf()
+    return _path(place, session).getFileSystem(settings)
+
+
+def _path(place: str, session: SparkSession) -> Any:
+    jvm: Any = session._jvm
+    return jvm.org.apache.hadoop.fs.Path(place)

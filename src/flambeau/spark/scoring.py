@@ -1,0 +1,132 @@
+"""Predictions in Spark's Python workers: Arrow in, Arrow out, the model loaded once for each."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, final
+
+import pyarrow as pa
+import torch
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from flambeau.errors import DataError
+from flambeau.inference.description import Bound
+from flambeau.inference.given_rows import as_records, kind_of
+from flambeau.inference.served_export import bind
+from flambeau.spark.folder import load_module
+from flambeau.spark.outputs import Output, spark_columns
+from flambeau.spark.shipping import Shipped
+
+SCORED = "_flambeau_scored"
+_ROWS = "_flambeau_rows"
+#: Models that are loaded in this process, the one in use last.
+_loaded: dict[str, Any] = {}
+_MOST_LOADED = 4
+
+
+@final
+class Scoring:
+    """What workers need to apply a model: its files, how columns meet it, and what comes out."""
+
+    def __init__(self, shipped: Shipped, bound: Bound, outputs: tuple[Output, ...]) -> None:
+        self._shipped = shipped
+        self._bound, self._outputs = bound.model_dump(mode="json"), outputs
+
+    @property
+    def spark_type(self) -> str:
+        """The type of the column that `score` gives."""
+        return f"struct<{','.join(f'`{each.key}`:{each.spark_type}' for each in self._outputs)}>"
+
+    def score(self, rows: pa.StructArray) -> pa.StructArray:
+        """The outputs for each row."""
+        if not len(rows):
+            columns = [pa.array([], each.arrow_type) for each in self._outputs]
+        else:
+            found = score_rows(self._module(), Bound.parse(self._bound), rows)
+            named = {each.key: column for each, column in found.items()}
+            columns = [named[each.key].cast(each.arrow_type) for each in self._outputs]
+        return pa.StructArray.from_arrays(columns, [each.key for each in self._outputs])
+
+    def _module(self) -> Any:
+        key = self._shipped.digest
+        module = _loaded.pop(key, None)
+        if module is None:
+            while len(_loaded) >= _MOST_LOADED:
+                del _loaded[next(iter(_loaded))]
+            module = load_module(self._shipped.folder())
+        _loaded[key] = module
+        return module
+
+
+def score_rows(module: Any, bound: Bound, rows: pa.StructArray) -> dict[Output, pa.Array]:
+    """A model's outputs for some rows, as columns."""
+    records = as_records(pa.RecordBatch.from_struct_array(rows), bound.columns)
+    binder, _ = bind(bound, tuple(records.schema.names), module)
+    positional, named = binder.arguments(binder.read(records))
+    with torch.inference_mode():
+        output = module(*positional, **named)
+    found = spark_columns(output, bound.loss)
+    lengths = {len(column) for column in found.values()}
+    if lengths != {len(rows)}:
+        raise DataError(
+            f"{len(rows)} rows gave outputs of {sorted(lengths)} rows: forward() must give one "
+            "output for each row"
+        )
+    return found
+
+
+def with_scores(frame: DataFrame, inputs: list[Column], scoring: Scoring) -> DataFrame:
+    """The frame with the outputs in one more column, `SCORED`."""
+    rows = F.struct(*inputs)
+    if hasattr(F, "arrow_udf"):
+        udf = F.arrow_udf(_over_arrays(scoring), scoring.spark_type)
+        # Otherwise a filter on predictions would have them computed once more.
+        return frame.withColumn(SCORED, udf.asNondeterministic()(rows))
+    given = frame.withColumn(_ROWS, rows)
+    schema = frame.withColumn(SCORED, F.lit(None).cast(scoring.spark_type)).schema
+    return given.mapInArrow(_over_batches(scoring), schema)
+
+
+def _over_arrays(scoring: Scoring) -> Callable[..., Any]:
+    def scored(arrays: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        for rows in arrays:
+            yield scoring.score(rows)
+
+    return scored
+
+
+def _over_batches(scoring: Scoring) -> Callable[..., Any]:
+    """Before Spark 4.1 there are no Arrow functions of columns: all columns travel along."""
+
+    def scored(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            place = batch.schema.get_field_index(_ROWS)
+            outputs = scoring.score(batch.column(place))
+            names = [SCORED if name == _ROWS else name for name in batch.schema.names]
+            columns = [outputs if at == place else each for at, each in enumerate(batch.columns)]
+            yield pa.RecordBatch.from_arrays(columns, names)
+
+    return scored
+
+
+def first_rows(frame: DataFrame, inputs: list[Column], count: int = 2) -> pa.StructArray:
+    """A few rows of a frame as the model reads them."""
+    frame = frame.select(F.struct(*inputs).alias(_ROWS)).limit(count)
+    found = [row.data for row in frame.mapInArrow(_as_bytes, "data binary").collect()]
+    if not found:
+        raise DataError("the DataFrame has no rows")
+    column = pa.ipc.open_stream(bytes(found[0])).read_all().column(_ROWS).combine_chunks()
+    return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _as_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.num_rows:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            yield pa.record_batch({"data": [sink.getvalue().to_pybytes()]})
+
+
+def kinds_of(rows: pa.StructArray) -> dict[str, str]:
+    """What each column holds."""
+    return {field.name: kind_of(field.type) for field in rows.type}

@@ -1,0 +1,169 @@
+"""From the params of an estimator and a DataFrame to a run of `flambeau.fit`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+import torch
+import torch.nn.functional as F
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as SF
+from torch import Tensor
+
+from flambeau.config import EarlyStopping
+from flambeau.errors import ConfigError, DataError
+from flambeau.job.fit import fit
+from flambeau.job.result import Result
+from flambeau.spark import values
+from flambeau.spark.folder import MODEL
+from flambeau.spark.inputs import Inputs
+from flambeau.spark.params import TrainingParams
+
+_RECONSTRUCTIONS: dict[str, Callable[..., Tensor]] = {
+    "mse": F.mse_loss,
+    "mae": F.l1_loss,
+    "huber": F.huber_loss,
+}
+
+
+def train(
+    params: TrainingParams, dataset: DataFrame, inputs: Inputs, model: Any, run_dir: Path
+) -> Result:
+    """Train `model` on the rows of a DataFrame."""
+    get = params.getOrDefault
+    label, loss = _label_and_loss(params, dataset, inputs)
+    others = [*_names(label), *_names(get(params.weightCol))]
+    train_rows, valid_rows = _split(params, dataset)
+    expressions = inputs.expressions(dataset.schema, others)
+    arguments = {
+        "inputs": inputs.binding,
+        "label": label,
+        "weight": get(params.weightCol),
+        "loss": loss,
+        "optimizer": values.build_optimizer(get(params.optimizer), get(params.learningRate)),
+        "table_optimizer": values.build_optimizer(get(params.tableOptimizer), None),
+        "metrics": get(params.metrics),
+        "batch_size": get(params.batchSize),
+        "epochs": get(params.epochs),
+        "max_steps": get(params.maxSteps),
+        "strategy": values.build_strategy(get(params.strategy)),
+        "compute": {"device": get(params.device)},
+        "early_stopping": _early_stopping(params, valid_rows is not None),
+        "init_from": _initial(get(params.initialModel)),
+        "seed": get(params.seed),
+    }
+    further = get(params.fitParams) or {}
+    if "compute" in further:
+        further = {**further, "compute": {**arguments["compute"], **further["compute"]}}
+    return _fit(
+        model,
+        train_rows.select(*expressions),
+        None if valid_rows is None else valid_rows.select(*expressions),
+        get(params.numWorkers),
+        run_dir,
+        {**arguments, **further},
+    )
+
+
+def _fit(
+    model: Any,
+    train_rows: DataFrame,
+    valid_rows: DataFrame | None,
+    workers: int,
+    run_dir: Path,
+    arguments: dict[str, Any],
+) -> Result:
+    import tempfile
+
+    from flambeau.config import Local
+
+    with tempfile.TemporaryDirectory() as folder:
+        train_rows.write.parquet(f"{folder}/train")
+        if valid_rows is not None:
+            valid_rows.write.parquet(f"{folder}/valid")
+        return fit(
+            model,
+            train=f"{folder}/train/*.parquet",
+            valid=None if valid_rows is None else f"{folder}/valid/*.parquet",
+            cluster=Local(workers),
+            run_dir=run_dir,
+            **arguments,
+        )
+
+
+def _label_and_loss(params: TrainingParams, dataset: DataFrame, inputs: Inputs) -> tuple[Any, Any]:
+    """The label as `fit` takes it; without one, the features are to be learnt."""
+    label, loss = params.getOrDefault(params.labelCol), params.getOrDefault(params.loss)
+    if label not in dataset.columns and not params.isSet(params.labelCol):
+        label = None
+    if label is not None or loss is None or not isinstance(loss, str):
+        return label, loss
+    if inputs.jagged:
+        raise ConfigError("without labelCol the features are learnt, which must be numbers")
+    if loss not in _RECONSTRUCTIONS:
+        raise ConfigError(
+            f"loss='{loss}' needs labelCol; without one the features are learnt (auto-encoder), "
+            f"with loss {', '.join(_RECONSTRUCTIONS)}"
+        )
+    return None, Reconstruction(loss, inputs.columns)
+
+
+@final
+class Reconstruction:
+    """The loss of an auto-encoder: how far the output is from the features, whatever its shape."""
+
+    def __init__(self, loss: str, columns: tuple[str, ...]) -> None:
+        self._loss, self._columns = loss, columns
+
+    def __call__(self, output: Tensor, batch: Any) -> Tensor:
+        """The loss of each row."""
+        parts = [batch[name].reshape(batch.size, -1) for name in self._columns]
+        wanted = torch.cat(parts, dim=1).to(output.dtype)
+        losses: Tensor = _RECONSTRUCTIONS[self._loss](output.flatten(1), wanted, reduction="none")
+        return losses.mean(1)
+
+
+def _split(params: TrainingParams, dataset: DataFrame) -> tuple[DataFrame, DataFrame | None]:
+    """Rows to train on, and rows to validate on."""
+    column = params.getOrDefault(params.validationIndicatorCol)
+    share = params.getOrDefault(params.validationFraction)
+    if column is not None and share:
+        raise ConfigError("give validationIndicatorCol or validationFraction, not both")
+    if column is not None:
+        if column not in dataset.columns:
+            raise DataError(f"there is no column '{column}' (validationIndicatorCol)")
+        is_valid = SF.coalesce(SF.col(f"`{column}`").cast("boolean"), SF.lit(False))
+        return dataset.filter(~is_valid), dataset.filter(is_valid)
+    if share:
+        seed = params.getOrDefault(params.seed)
+        kept, held_out = dataset.randomSplit([1 - share, share], seed)
+        return kept, held_out
+    return dataset, None
+
+
+def _early_stopping(params: TrainingParams, validates: bool) -> EarlyStopping | None:
+    patience = params.getOrDefault(params.earlyStoppingPatience)
+    if not patience:
+        return None
+    if not validates:
+        raise ConfigError(
+            "earlyStoppingPatience needs rows to validate on: set validationFraction or "
+            "validationIndicatorCol"
+        )
+    return EarlyStopping(
+        metric=params.getOrDefault(params.earlyStoppingMetric),
+        patience=patience,
+        min_delta=params.getOrDefault(params.earlyStoppingMinDelta),
+    )
+
+
+def _initial(path: str | None) -> str | None:
+    """What to begin with, as `fit` takes it: a run, or the folder of a model."""
+    saved = Path(path or "") / "files"
+    return str(saved) if path is not None and (saved / MODEL).is_file() else path
+
+
+def _names(columns: Any) -> list[str]:
+    if columns is None or isinstance(columns, str):
+        return [] if columns is None else [columns]
+    return list(columns.values() if isinstance(columns, dict) else columns)

@@ -1,0 +1,176 @@
+"""Tests of this tier start real clusters; none of them may leave anything behind."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from lacking import missing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Made by `make test`; see the Makefile.
+SPARK_35 = Path(sys.prefix) / "spark-3.5"
+SHARED_MEMORY = Path("/dev/shm")
+#: Models, which data frames need as long as the driver lives, or the machine keeps for others.
+KEPT = ("flambeau-spark-", "flambeau-models-")
+
+QUIET = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which(f"{home}/bin/java" if home else "java") is None:
+        missing("no Java for Spark", "apt-get install openjdk-17-jre-headless")
+
+
+@pytest.fixture(scope="session")
+def spark_folder(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where all that Spark writes goes; this process and its children start Spark that way."""
+    folder = tmp_path_factory.mktemp("spark")
+    for name in ("conf", "home", "tmp"):
+        (folder / name).mkdir()
+    # Executors of a local cluster work below Spark's home, which is the package otherwise.
+    for entry in Path(find_spec("pyspark").origin).parent.iterdir():
+        if entry.name != "work":
+            (folder / "home" / entry.name).symlink_to(entry)
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}/tmp",
+        "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={folder}/tmp",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    lines = (f"{name} {value}\n" for name, value in settings.items())
+    (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
+    (folder / "conf" / "log4j2.properties").write_text(QUIET)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(folder / "conf"))
+        patch.setenv("SPARK_HOME", str(folder / "home"))
+        patch.setenv("SPARK_LOCAL_DIRS", str(folder / "tmp"))
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        # Executors find the classes of tests where the tests do.
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+        patch.setenv("TMPDIR", str(folder / "tmp"))
+        patch.setattr("tempfile.tempdir", None)
+        yield folder
+
+
+def _session(master: str) -> "Iterator[SparkSession]":
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.master(master).getOrCreate()
+    try:
+        yield session
+    finally:
+        gateway = SparkContext._gateway
+        session.stop()
+        # The next module's session gets a Java of its own, with nothing in it of this one.
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(timeout=60)
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture(scope="module")
+def spark(spark_folder: Path) -> "Iterator[SparkSession]":
+    """A session whose two slots are threads of one process."""
+    yield from _session("local[2]")
+
+
+@pytest.fixture(scope="module")
+def local_cluster(spark_folder: Path) -> "Iterator[SparkSession]":
+    """A session with two executor processes of one slot each."""
+    yield from _session("local-cluster[2,1,1024]")
+
+
+@pytest.fixture
+def run_script(spark_folder: Path) -> Callable[..., str]:
+    """Runs a script of tests/clusters/scripts in a process of its own, and gives what it prints.
+
+    A process has either classic sessions or those of Spark Connect (`connect`), and one version
+    of Spark: `first` are folders where modules are looked for before all others.
+    """
+
+    def run(
+        script: str, *arguments: object, first: tuple[Path, ...] = (), connect: bool = False
+    ) -> str:
+        path = Path(__file__).parent / "scripts" / script
+        folders = [*map(str, first), os.environ["PYTHONPATH"]]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+        if connect:
+            # With this, Spark Connect takes any free port instead of always the same.
+            environment["SPARK_TESTING"] = "1"
+        if first:
+            del environment["SPARK_HOME"]
+        done = subprocess.run(
+            [sys.executable, str(path), *map(str, arguments)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def spark_35(spark_folder: Path) -> Path:
+    """The folder with pyspark 3.5, for `run_script(..., first=(spark_35,))`."""
+    if not (SPARK_35 / "pyspark").is_dir():
+        missing("no Spark 3.5", "make test installs it")
+    return SPARK_35
+
+
+def _flambeau_processes(folder: Path) -> dict[int, str]:
+    """Live processes of ours that tests have started, on the driver or on an executor."""
+    found = {}
+    for process in psutil.process_iter(["cmdline", "environ", "ppid", "status"]):
+        command = " ".join(process.info["cmdline"] or [])
+        ours = (process.info["environ"] or {}).get("TMPDIR") == str(folder / "tmp")
+        # A template that hangs directly below this process waits for the driver's next job.
+        waits = process.info["ppid"] == os.getpid()
+        ended = process.info["status"] == psutil.STATUS_ZOMBIE
+        if ours and "flambeau" in command and not ended and not waits:
+            found[process.pid] = command
+    return found
+
+
+def _shared() -> set[str]:
+    return {entry.name for entry in SHARED_MEMORY.iterdir()} if SHARED_MEMORY.is_dir() else set()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(spark_folder: Path) -> Iterator[None]:
+    """No process, temporary file or shared memory of ours is left by a test.
+
+    Spark's own processes live as long as its session; it keeps its files below names of its own.
+    """
+    before = _shared()
+    yield
+    assert not _flambeau_processes(spark_folder), "processes still run"
+    assert _shared() <= before
+    left = {entry.name for entry in (spark_folder / "tmp").glob("flambeau*")}
+    assert not {name for name in left if not name.startswith(KEPT)}
