@@ -109,11 +109,16 @@ def run_script(spark_folder: Path) -> Callable[..., str]:
     """Runs a script of tests/clusters/scripts in a process of its own, and gives what it prints.
 
     A process has either classic sessions or those of Spark Connect (`connect`), and one version
-    of Spark: `first` are folders where modules are looked for before all others.
+    of Spark: `first` are folders where modules are looked for before all others. `by` is what runs
+    the script, if that is not Python itself.
     """
 
     def run(
-        script: str, *arguments: object, first: tuple[Path, ...] = (), connect: bool = False
+        script: str,
+        *arguments: object,
+        by: tuple[str, ...] = (),
+        first: tuple[Path, ...] = (),
+        connect: bool = False,
     ) -> str:
         path = Path(__file__).parent / "scripts" / script
         folders = [*map(str, first), os.environ["PYTHONPATH"]]
@@ -124,7 +129,7 @@ def run_script(spark_folder: Path) -> Callable[..., str]:
         if first:
             del environment["SPARK_HOME"]
         done = subprocess.run(
-            [sys.executable, str(path), *map(str, arguments)],
+            [sys.executable, *by, str(path), *map(str, arguments)],
             env=environment,
             capture_output=True,
             text=True,
