@@ -133,7 +133,7 @@ def run_script(spark_folder: Path) -> Callable[..., str]:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=280,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
