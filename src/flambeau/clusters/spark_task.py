@@ -17,6 +17,8 @@ from flambeau.errors import ConfigError
 
 #: What a worker needs of addresses, not of memory: for libraries, stacks of threads, mapped files.
 LEAST_ADDRESS_SPACE = 6 << 30
+#: The row that a task ends with.
+ANSWER = pa.schema([("agent", pa.int32()), ("spooled_bytes", pa.int64())])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +43,7 @@ def serve(order: bytes, agent: int, batches: Iterator[pa.RecordBatch]) -> Iterat
     with Spool(told.frames, told.spool_dir) as spool:
         fill = (lambda: _spooled(spool, batches)) if told.frames else None
         agent_main(launch, agent, host, fill)
-        yield pa.record_batch({"agent": [agent], "spooled_bytes": [spool.size]})
+        yield pa.record_batch([pa.array([agent], pa.int32()), pa.array([spool.size])], ANSWER)
 
 
 def _spooled(spool: Spool, batches: Iterator[pa.RecordBatch]) -> Spool:
