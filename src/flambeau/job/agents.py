@@ -7,15 +7,8 @@ from functools import partial
 from typing import Any, final
 
 from flambeau.clusters.base import Cluster, Launch
-from flambeau.coordination.protocol import (
-    AgentJoined,
-    FilePart,
-    FilesSent,
-    Messages,
-    RoleSpec,
-    Spooled,
-    StartRoles,
-)
+from flambeau.coordination.file_messages import AgentJoined, FilePart, FilesSent, Spooled
+from flambeau.coordination.protocol import Messages, RoleSpec, StartRoles
 from flambeau.job.carrying import Carrier, Send
 from flambeau.messaging import Server
 
@@ -57,10 +50,6 @@ class Agents:
         if not message.shares:
             self._apart.add(message.agent)
 
-    def spooled(self, message: Spooled) -> None:
-        """One has its rows."""
-        self._spools[message.agent] = message
-
     def forget(self) -> None:
         """They are gone; others will come."""
         self.peers.clear()
@@ -101,8 +90,11 @@ class Agents:
         if self._apart and self._carrier is not None:
             self._carrier.saved(step, best, self._machines())
 
-    def carried(self, message: FilePart | FilesSent, buffers: Sequence[Any]) -> None:
-        """Something has come from afar."""
+    def take(self, message: Spooled | FilePart | FilesSent, buffers: Sequence[Any]) -> None:
+        """One has its rows, or files of the run have come from it."""
+        if isinstance(message, Spooled):
+            self._spools[message.agent] = message
+            return
         assert self._carrier is not None
         if isinstance(message, FilePart):
             self._carrier.part(message, buffers[0])

@@ -10,17 +10,15 @@ from flambeau.clusters.base import Cluster, Launch
 from flambeau.config import Recovery
 from flambeau.coordination import failures
 from flambeau.coordination.failures import Failure, Verdict
+from flambeau.coordination.file_messages import AgentJoined, FilePart, FilesSent, Spooled
 from flambeau.coordination.membership import Membership
 from flambeau.coordination.placement import place_roles
 from flambeau.coordination.protocol import (
     CODEC,
     MAX_FRAME_BYTES,
-    AgentJoined,
     Begin,
     EndRole,
     EndRoles,
-    FilePart,
-    FilesSent,
     FromRole,
     FromShard,
     FromWorker,
@@ -37,7 +35,6 @@ from flambeau.coordination.protocol import (
     ServerReady,
     Servers,
     Shutdown,
-    Spooled,
     Stop,
 )
 from flambeau.errors import WorkerLostError
@@ -120,11 +117,9 @@ class Controller(Stage):
                 self._begin_anew("the cluster has started the agents again")
             self._agents.joined(message, envelope.peer)
             self._start_if_complete()
-        elif isinstance(message, Spooled):
-            self._agents.spooled(message)
+        elif isinstance(message, Spooled | FilePart | FilesSent):
+            self._agents.take(message, envelope.buffers)
             self._start_if_complete()
-        elif isinstance(message, FilePart | FilesSent):
-            self._agents.carried(message, envelope.buffers)
         elif isinstance(message, RoleOutput):
             for line in message.lines:
                 self._tell_of(message.spec, "log", stream=message.stream, text=line)
@@ -398,5 +393,4 @@ class Controller(Stage):
     def fail(self, text: str) -> None:
         """See `Stage`."""
         spec = self._members.group()[0].spec
-        failure = Failure(spec, failures.Cause.USER_ERROR, text, error="JobFailedError")
-        self._failed(failure)
+        self._failed(Failure(spec, failures.Cause.USER_ERROR, text, error="JobFailedError"))

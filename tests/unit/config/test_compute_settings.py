@@ -10,5 +10,5 @@ def test_compile_is_a_switch_or_a_mode_of_torch_compile(given: bool | str) -> No
 
 
 def test_another_mode_is_a_mistake() -> None:
-    with pytest.raises(ConfigError, match="compile='faster'.*'reduce-overhead'"):
+    with pytest.raises(ConfigError, match=r"compile='faster'.*'reduce-overhead'"):
         Compute.parse({"compile": "faster"}, "compute")
