@@ -23,6 +23,13 @@ FEW = 2
 FIGURES = {"synchronous": 7500.0, "hogwild": 5400.0, "transform": 2400.0}
 FIGURES_ARE = "SparkTorch 0.2.0 as measured once elsewhere, not run here"
 SPARKTORCH = "SparkTorch 0.2.0"
+#: dill cannot pickle what torch has nowadays. torch itself, if it finds dill, calls `extend`.
+DILL = """\
+from cloudpickle import dumps, loads
+
+def extend(use_dill=True):
+    pass
+"""
 SPARK_MEMORY, SPARK_MEMORY_MB = "512m", 512
 
 
@@ -73,8 +80,7 @@ class Bench:
         try:
             for packages in (["flask", "requests"], ["--no-deps", "sparktorch==0.2.0"]):
                 subprocess.run([*pip, *packages], check=True, stdout=sys.stderr)
-            # dill cannot pickle what torch has nowadays.
-            (folder / "dill.py").write_text("from cloudpickle import dumps, loads\n")
+            (folder / "dill.py").write_text(DILL)
             script = ("spark_torch.py", "peer", "fit", self.vectors, MODES[0], FEW)
             self.ask(*script, first=folder)
         except subprocess.CalledProcessError as error:

@@ -7,6 +7,7 @@ spark_cluster.py memory DATA SPARK_MEMORY
 import json
 import sys
 import tempfile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from flambeau.models import MLP
 from flambeau.training.callbacks import TrainingView
 
 PEAK, ANONYMOUS = "VmHWM", "RssAnon"
-LOOK_EVERY_STEPS = 20
 
 
 class Memory(fb.Callback):
@@ -29,17 +29,15 @@ class Memory(fb.Callback):
 
     def on_step_end(self, view: TrainingView) -> None:
         """Look how much there is now; Linux keeps the peak only for what includes mapped files."""
-        if view.step % LOOK_EVERY_STEPS == 0:
-            self._anonymous = max(self._anonymous, status("self", ANONYMOUS))
+        self._anonymous = max(self._anonymous, status("self", ANONYMOUS))
 
     def on_end(self, view: TrainingView) -> None:
         """Save it."""
-        agents = [each.pid for each in psutil.Process().parents() if "python" in each.name()]
-        # The last of them is the driver.
+        above = takewhile(lambda each: each.name() != "java", psutil.Process().parents())
         found = {
             "worker_mb": status("self", PEAK),
             "worker_anonymous_mb": self._anonymous,
-            "agent_mb": max((status(pid, PEAK) for pid in agents[:-1]), default=0),
+            "agent_mb": max(status(each.pid, PEAK) for each in above),
         }
         (view.run_dir / f"memory-{view.rank}.json").write_text(json.dumps(found))
 
