@@ -7,6 +7,7 @@ spark_torch.py SIDE transform DATA MORE_DATA     both, in one session
 SIDE is `ours` or `peer`.
 """
 
+import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -73,10 +74,17 @@ def fit(data: str, mode: str, *iterations: str) -> None:
             iters=count,
             miniBatch=BATCH_ROWS,
             partitions=WORKERS,
+            port=free_port(),
         )
         each, model = seconds(lambda estimator=estimator: estimator.fit(rows))
         taken.append(each)
     answer(seconds=taken, accuracy=accuracy(model.getPytorchModel()))
+
+
+def free_port() -> int:
+    """For SparkTorch's server, whose own port others may use."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
 
 
 def accuracy(trained: nn.Module) -> float:
