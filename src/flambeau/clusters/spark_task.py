@@ -13,6 +13,7 @@ from flambeau.clusters.agent import agent_main
 from flambeau.clusters.base import Launch
 from flambeau.clusters.interfaces import host_of, local_address
 from flambeau.clusters.spool import Spool
+from flambeau.clusters.starting import close_templates
 from flambeau.errors import ConfigError
 
 #: What a worker needs of addresses, not of memory: for libraries, stacks of threads, mapped files.
@@ -42,7 +43,10 @@ def serve(order: bytes, agent: int, batches: Iterator[pa.RecordBatch]) -> Iterat
     host = local_address(host_of(launch.coordinator))
     with Spool(told.frames, told.spool_dir) as spool:
         fill = (lambda: _spooled(spool, batches)) if told.frames else None
-        agent_main(launch, agent, host, fill)
+        try:
+            agent_main(launch, agent, host, fill)
+        finally:
+            close_templates()  # an executor's memory is not ours to keep
         yield pa.record_batch([pa.array([agent], pa.int32()), pa.array([spool.size])], ANSWER)
 
 

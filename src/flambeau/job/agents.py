@@ -57,10 +57,6 @@ class Agents:
         if not message.shares:
             self._apart.add(message.agent)
 
-    def spooled(self, message: Spooled) -> None:
-        """One has its rows."""
-        self._spools[message.agent] = message
-
     def forget(self) -> None:
         """They are gone; others will come."""
         self.peers.clear()
@@ -101,8 +97,11 @@ class Agents:
         if self._apart and self._carrier is not None:
             self._carrier.saved(step, best, self._machines())
 
-    def carried(self, message: FilePart | FilesSent, buffers: Sequence[Any]) -> None:
-        """Something has come from afar."""
+    def take(self, message: Spooled | FilePart | FilesSent, buffers: Sequence[Any]) -> None:
+        """One has its rows, or files of the run have come from it."""
+        if isinstance(message, Spooled):
+            self._spools[message.agent] = message
+            return
         assert self._carrier is not None
         if isinstance(message, FilePart):
             self._carrier.part(message, buffers[0])

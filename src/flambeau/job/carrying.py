@@ -1,5 +1,6 @@
 """Carrying a run's files to and from agents that do not see them."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
@@ -8,7 +9,7 @@ from flambeau.checkpoint import RunDirectory, prune
 from flambeau.checkpoint.manifest import Manifest
 from flambeau.checkpoint.references import checkpoints, mark_best, mark_latest
 from flambeau.checkpoint.retention import remove_checkpoint
-from flambeau.clusters.mirror import INIT, MANIFEST, parts_of, write_part
+from flambeau.clusters.mirror import INIT, MANIFEST, TOKEN, parts_of, write_part
 from flambeau.coordination.protocol import FilePart, FilesSent, KeepFiles, WantFiles
 from flambeau.errors import JobFailedError
 
@@ -97,6 +98,12 @@ class Carrier:
         if directory in self._best:
             mark_best(self._run, *self._best.pop(directory))
         prune(self._run, self._keep)
+
+
+def remove_traces(run_dir: Path) -> None:
+    """Nothing but the run's own files stays in its directory."""
+    (run_dir / TOKEN).unlink(missing_ok=True)
+    shutil.rmtree(run_dir / INCOMING, ignore_errors=True)
 
 
 def files_of(checkpoint: Path) -> list[Path]:

@@ -120,11 +120,9 @@ class Controller(Stage):
                 self._begin_anew("the cluster has started the agents again")
             self._agents.joined(message, envelope.peer)
             self._start_if_complete()
-        elif isinstance(message, Spooled):
-            self._agents.spooled(message)
+        elif isinstance(message, Spooled | FilePart | FilesSent):
+            self._agents.take(message, envelope.buffers)
             self._start_if_complete()
-        elif isinstance(message, FilePart | FilesSent):
-            self._agents.carried(message, envelope.buffers)
         elif isinstance(message, RoleOutput):
             for line in message.lines:
                 self._tell_of(message.spec, "log", stream=message.stream, text=line)
@@ -398,5 +396,4 @@ class Controller(Stage):
     def fail(self, text: str) -> None:
         """See `Stage`."""
         spec = self._members.group()[0].spec
-        failure = Failure(spec, failures.Cause.USER_ERROR, text, error="JobFailedError")
-        self._failed(failure)
+        self._failed(Failure(spec, failures.Cause.USER_ERROR, text, error="JobFailedError"))

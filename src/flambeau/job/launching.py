@@ -11,6 +11,7 @@ from flambeau.clusters.local import LOOPBACK, LocalCluster
 from flambeau.clusters.mirror import TOKEN
 from flambeau.config import Recovery
 from flambeau.errors import MissingDependencyError
+from flambeau.job.carrying import remove_traces
 from flambeau.job.controller import Controller
 from flambeau.job.outcome import Outcome
 from flambeau.job.roles import modules_of
@@ -48,7 +49,11 @@ def run_team(
         pinned=isinstance(cluster, config.Local),
         **_files(cluster, payload),
     )
-    return controller.run(launch)
+    try:
+        return controller.run(launch)
+    finally:
+        if launch.token:
+            remove_traces(Path(payload["run_dir"]))
 
 
 def _files(cluster: config.Cluster, payload: Mapping[str, Any]) -> dict[str, Any]:

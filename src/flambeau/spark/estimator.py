@@ -18,9 +18,9 @@ from flambeau.inference.description import described_parameters
 from flambeau.job.result import Result
 from flambeau.spark import folder as folders
 from flambeau.spark import training, values
-from flambeau.spark.inputs import Forward, find_inputs
+from flambeau.spark.inputs import find_inputs
 from flambeau.spark.model import Summary, TorchModel
-from flambeau.spark.modules import Network, dtype_name, takes_jagged
+from flambeau.spark.modules import Network
 from flambeau.spark.params import TrainingParams
 from flambeau.spark.persistence import (
     StageReader,
@@ -48,10 +48,7 @@ class TorchEstimator(
     def _fit(self, dataset: DataFrame) -> TorchModel:
         network = self._network()
         module = network()
-        forward = Forward(
-            described_parameters(module.forward), takes_jagged(module.forward), dtype_name(module)
-        )
-        inputs = find_inputs(self, dataset.schema, forward)
+        inputs = find_inputs(self, dataset.schema, described_parameters(module.forward))
         run_dir = self._run_dir()
         result = training.train(self, dataset, inputs, network.for_training(), run_dir)
         which = "best" if self.getOrDefault(self.earlyStoppingPatience) else "latest"
@@ -60,7 +57,7 @@ class TorchEstimator(
         model = self._copyValues(TorchModel())._at(target, str(target))
         model._set(loss=values.meaning(self.getOrDefault(self.loss)))
         model._note(_summary(result))
-        model._learn(dataset, inputs)
+        model._learn(dataset, inputs).write(target)
         return model
 
     def write(self) -> StageWriter:

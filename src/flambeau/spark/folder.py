@@ -39,14 +39,15 @@ from flambeau.errors import ConfigError, DataError, ModelError
 from flambeau.inference.description import Parameter, described_parameters
 from flambeau.job import import_folders
 from flambeau.job.using import attach_tables
-from flambeau.spark.inputs import Forward
-from flambeau.spark.modules import Network, as_module, dtype_name, shaped, takes_jagged
+from flambeau.spark.modules import Network, as_module, shaped
 from flambeau.spark.outputs import Output
 from flambeau.version import __version__
 
 MODEL = "model.json"
 SUMMARY = "summary.json"
 VERSION = 1
+#: The step of weights that come from elsewhere; at step 0 nothing would have been trained.
+_TRAINED = 1
 
 
 class Described(Settings):
@@ -59,15 +60,8 @@ class Described(Settings):
     by_value: bool
     shape: tuple[int, ...] | None
     parameters: tuple[Parameter, ...]
-    jagged: tuple[str, ...]
-    dtype: str
     columns: dict[str, str] = {}  # noqa: RUF012 - pydantic copies defaults
     outputs: tuple[Output, ...] | None = None
-
-    @property
-    def forward(self) -> Forward:
-        """How the model is called."""
-        return Forward(self.parameters, self.jagged, self.dtype)
 
     def write(self, folder: Path) -> None:
         """Write `model.json`."""
@@ -86,8 +80,6 @@ def write_folder(
         by_value=network.by_value,
         shape=network.shape,
         parameters=described_parameters(module.forward),
-        jagged=takes_jagged(module.forward),
-        dtype=dtype_name(module),
     )
     packer.write(folder / "code")
     import_folders.remember(folder / "code")
@@ -99,7 +91,7 @@ def write_folder(
             "TorchModel.of('runs/name'), instead of its model"
         )
     else:
-        _write_checkpoint(folder, 0, dict(module.state_dict()))
+        _write_checkpoint(folder, _TRAINED, dict(module.state_dict()))
     described.write(folder)
     return described
 

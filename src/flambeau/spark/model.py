@@ -15,10 +15,8 @@ from torch import nn
 
 from flambeau.checkpoint import RunDirectory, parse_reference, resolve
 from flambeau.checkpoint.durable import write_atomically
-from flambeau.config import Binding
 from flambeau.data.sources.urls import local_path
 from flambeau.errors import DataError
-from flambeau.inference.description import Bound
 from flambeau.job import opening
 from flambeau.job.using import loss_names, read_settings
 from flambeau.spark import folder as folders
@@ -29,7 +27,15 @@ from flambeau.spark.modules import Network
 from flambeau.spark.outputs import PREDICTION, PROBABILITY, Output
 from flambeau.spark.params import ModelParams
 from flambeau.spark.persistence import StageReader, StageWriter, get_folder, new_folder
-from flambeau.spark.scoring import SCORED, Scoring, first_rows, kinds_of, score_rows, with_scores
+from flambeau.spark.scoring import (
+    SCORED,
+    Meeting,
+    Scoring,
+    first_rows,
+    kinds_of,
+    score_rows,
+    with_scores,
+)
 from flambeau.spark.shipping import ship
 
 
@@ -55,6 +61,7 @@ class TorchModel(ModelParams, Model, MLReadable["TorchModel"], MLWritable):
         self._folder: Path | None = None
         self._place = ""
         self._module: nn.Module | None = None
+        self._known: Described | None = None
 
     @classmethod
     def of(cls, model: Any, **params: Any) -> Self:
@@ -74,7 +81,7 @@ class TorchModel(ModelParams, Model, MLReadable["TorchModel"], MLWritable):
             settings = read_settings(run)
             module = opening.build_job_model(settings, opening.code_loader(run))
             folders.write_folder(target, Network(module, {}, shape), module, resolve(run, which))
-            inputs = Binding.model_dump(settings.binding, mode="json")["inputs"]
+            inputs = settings.binding.model_dump(mode="json")["inputs"]
             stage._set(
                 **{"loss": loss_names(settings), "inputCols": inputs, **params},
             )
@@ -116,8 +123,8 @@ class TorchModel(ModelParams, Model, MLReadable["TorchModel"], MLWritable):
         return str(self._files({}))
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        described = folders.read_described(self._files({}))
-        inputs = find_inputs(self, dataset.schema, described.forward)
+        described = self._described()
+        inputs = find_inputs(self, dataset.schema, described.parameters)
         if described.outputs is None:
             described = self._learn(dataset, inputs)
         assert described.outputs is not None
@@ -129,29 +136,28 @@ class TorchModel(ModelParams, Model, MLReadable["TorchModel"], MLWritable):
                 "predictionCol, probabilityCol or rawPredictionCol"
             )
         shipped = ship(self._files({}), self._place, dataset.sparkSession)
-        scoring = Scoring(shipped, self._bound(described, inputs), described.outputs)
+        scoring = Scoring(shipped, self._meeting(described, inputs), described.outputs)
         scored = with_scores(dataset, inputs.expressions(dataset.schema), scoring)
         added = [_column(each).alias(name) for each, name in names.items() if name is not None]
         return scored.select(*[F.col(f"`{name}`") for name in dataset.columns], *added)
 
     def _learn(self, dataset: DataFrame, inputs: Inputs) -> Described:
         """Find out from a few rows what comes out of the model, and note it."""
-        described = folders.read_described(self._files({}))
+        described = self._described()
         rows = first_rows(dataset, inputs.expressions(dataset.schema))
         known = described.model_copy(update={"columns": kinds_of(rows)})
-        outputs = tuple(score_rows(self.torch(), self._bound(known, inputs), rows))
-        known = known.model_copy(update={"outputs": outputs})
-        known.write(self._files({}))
-        return known
+        outputs = tuple(score_rows(self.torch(), self._meeting(known, inputs), rows))
+        self._known = known.model_copy(update={"outputs": outputs})
+        return self._known
 
-    def _bound(self, described: Described, inputs: Inputs) -> Bound:
-        return Bound(
-            binding=Binding(inputs=inputs.binding),
-            forward=described.parameters,
-            columns=described.columns,
-            dtype=described.dtype,
-            loss=values.meaning(self.getOrDefault(self.loss)),
-        )
+    def _described(self) -> Described:
+        if self._known is None:
+            self._known = folders.read_described(self._files({}))
+        return self._known
+
+    def _meeting(self, described: Described, inputs: Inputs) -> Meeting:
+        loss = values.meaning(self.getOrDefault(self.loss))
+        return Meeting(inputs.binding, described.columns, loss)
 
     def _name(self, output: Output) -> str | None:
         """What a column is called in the result; None if it is not wanted."""
@@ -165,7 +171,7 @@ class TorchModel(ModelParams, Model, MLReadable["TorchModel"], MLWritable):
 
     def _at(self, folder: Path, place: str) -> Self:
         """The model, whose files are in `folder`, and for others at `place`."""
-        self._folder, self._place, self._module = folder, place, None
+        self._folder, self._place, self._module, self._known = folder, place, None, None
         return self
 
     def _note(self, summary: Summary) -> None:

@@ -1,20 +1,15 @@
 """The network of an estimator: built from what was given, and described for those who use it."""
 
 import copy
-import inspect
-import typing
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-import torch
 from torch import Tensor, nn
 
 from flambeau.checkpoint import user_code
 from flambeau.checkpoint.user_code import Packer
 from flambeau.config import CodeRef
-from flambeau.data.jagged import Jagged
 from flambeau.errors import ModelError
 from flambeau.spark.params import is_json
 
@@ -117,21 +112,3 @@ class _Reshape:
             raise ModelError(
                 f"inputShape={list(self._shape)} does not fit rows of {size} numbers"
             ) from error
-
-
-def takes_jagged(forward: Callable[..., Any]) -> tuple[str, ...]:
-    """The parameters that say, by annotation, that they take sparse rows as they are."""
-    parameters = inspect.signature(forward).parameters
-    return tuple(name for name, each in parameters.items() if _is_jagged(each.annotation))
-
-
-def _is_jagged(annotation: Any) -> bool:
-    if isinstance(annotation, str):
-        return "Jagged" in annotation
-    return annotation is Jagged or Jagged in typing.get_args(annotation)
-
-
-def dtype_name(module: nn.Module) -> str:
-    """The type of the module's weights."""
-    floating = (p.dtype for p in module.parameters() if p.is_floating_point())
-    return str(next(floating, torch.get_default_dtype())).removeprefix("torch.")

@@ -1,17 +1,20 @@
 """Predictions in Spark's Python workers: Arrow in, Arrow out, the model loaded once for each."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, final
 
 import pyarrow as pa
 import torch
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from torch import nn
 
+from flambeau.config import Binding
+from flambeau.data.binding import Binder, Shape
 from flambeau.errors import DataError
-from flambeau.inference.description import Bound
 from flambeau.inference.given_rows import as_records, kind_of
-from flambeau.inference.served_export import bind
+from flambeau.job.opening import dtype_of
 from flambeau.spark.folder import load_module
 from flambeau.spark.outputs import Output, spark_columns
 from flambeau.spark.shipping import Shipped
@@ -27,9 +30,8 @@ _MOST_LOADED = 4
 class Scoring:
     """What workers need to apply a model: its files, how columns meet it, and what comes out."""
 
-    def __init__(self, shipped: Shipped, bound: Bound, outputs: tuple[Output, ...]) -> None:
-        self._shipped = shipped
-        self._bound, self._outputs = bound.model_dump(mode="json"), outputs
+    def __init__(self, shipped: Shipped, meeting: "Meeting", outputs: tuple[Output, ...]) -> None:
+        self._shipped, self._meeting, self._outputs = shipped, meeting, outputs
 
     @property
     def spark_type(self) -> str:
@@ -41,7 +43,7 @@ class Scoring:
         if not len(rows):
             columns = [pa.array([], each.arrow_type) for each in self._outputs]
         else:
-            found = score_rows(self._module(), Bound.parse(self._bound), rows)
+            found = score_rows(self._module(), self._meeting, rows)
             named = {each.key: column for each, column in found.items()}
             columns = [named[each.key].cast(each.arrow_type) for each in self._outputs]
         return pa.StructArray.from_arrays(columns, [each.key for each in self._outputs])
@@ -57,14 +59,25 @@ class Scoring:
         return module
 
 
-def score_rows(module: Any, bound: Bound, rows: pa.StructArray) -> dict[Output, pa.Array]:
+@final
+@dataclass(frozen=True)
+class Meeting:
+    """How columns meet a model, what they held in training, and what its outputs mean."""
+
+    inputs: Any
+    kinds: dict[str, str]
+    loss: str | dict[str, str | None] | None
+
+
+def score_rows(module: nn.Module, meeting: Meeting, rows: pa.StructArray) -> dict[Output, pa.Array]:
     """A model's outputs for some rows, as columns."""
-    records = as_records(pa.RecordBatch.from_struct_array(rows), bound.columns)
-    binder, _ = bind(bound, tuple(records.schema.names), module)
+    records = as_records(pa.RecordBatch.from_struct_array(rows), meeting.kinds)
+    shape = Shape(tuple(records.schema.names))
+    binder = Binder(Binding(inputs=meeting.inputs), module.forward, shape, dtype_of(module))
     positional, named = binder.arguments(binder.read(records))
     with torch.inference_mode():
         output = module(*positional, **named)
-    found = spark_columns(output, bound.loss)
+    found = spark_columns(output, meeting.loss)
     lengths = {len(column) for column in found.values()}
     if lengths != {len(rows)}:
         raise DataError(

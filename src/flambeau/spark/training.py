@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as SF
 from torch import Tensor
 
-from flambeau.config import EarlyStopping
-from flambeau.errors import ConfigError, DataError
+from flambeau.config import EarlyStopping, Spark
+from flambeau.errors import ConfigError, DataError, ModelError
 from flambeau.job.fit import fit
 from flambeau.job.result import Result
 from flambeau.spark import values
@@ -32,9 +32,8 @@ def train(
     """Train `model` on the rows of a DataFrame."""
     get = params.getOrDefault
     label, loss = _label_and_loss(params, dataset, inputs)
-    others = [*_names(label), *_names(get(params.weightCol))]
+    columns = _quoted([*inputs.columns, *_names(label), *_names(get(params.weightCol))], dataset)
     train_rows, valid_rows = _split(params, dataset)
-    expressions = inputs.expressions(dataset.schema, others)
     arguments = {
         "inputs": inputs.binding,
         "label": label,
@@ -55,40 +54,14 @@ def train(
     further = get(params.fitParams) or {}
     if "compute" in further:
         further = {**further, "compute": {**arguments["compute"], **further["compute"]}}
-    return _fit(
+    return fit(
         model,
-        train_rows.select(*expressions),
-        None if valid_rows is None else valid_rows.select(*expressions),
-        get(params.numWorkers),
-        run_dir,
-        {**arguments, **further},
+        train=train_rows.select(*columns),
+        valid=None if valid_rows is None else valid_rows.select(*columns),
+        cluster=Spark(get(params.numWorkers), session=dataset.sparkSession),
+        run_dir=run_dir,
+        **{**arguments, **further},
     )
-
-
-def _fit(
-    model: Any,
-    train_rows: DataFrame,
-    valid_rows: DataFrame | None,
-    workers: int,
-    run_dir: Path,
-    arguments: dict[str, Any],
-) -> Result:
-    import tempfile
-
-    from flambeau.config import Local
-
-    with tempfile.TemporaryDirectory() as folder:
-        train_rows.write.parquet(f"{folder}/train")
-        if valid_rows is not None:
-            valid_rows.write.parquet(f"{folder}/valid")
-        return fit(
-            model,
-            train=f"{folder}/train/*.parquet",
-            valid=None if valid_rows is None else f"{folder}/valid/*.parquet",
-            cluster=Local(workers),
-            run_dir=run_dir,
-            **arguments,
-        )
 
 
 def _label_and_loss(params: TrainingParams, dataset: DataFrame, inputs: Inputs) -> tuple[Any, Any]:
@@ -98,8 +71,6 @@ def _label_and_loss(params: TrainingParams, dataset: DataFrame, inputs: Inputs) 
         label = None
     if label is not None or loss is None or not isinstance(loss, str):
         return label, loss
-    if inputs.jagged:
-        raise ConfigError("without labelCol the features are learnt, which must be numbers")
     if loss not in _RECONSTRUCTIONS:
         raise ConfigError(
             f"loss='{loss}' needs labelCol; without one the features are learnt (auto-encoder), "
@@ -117,7 +88,10 @@ class Reconstruction:
 
     def __call__(self, output: Tensor, batch: Any) -> Tensor:
         """The loss of each row."""
-        parts = [batch[name].reshape(batch.size, -1) for name in self._columns]
+        columns = [batch[name] for name in self._columns]
+        if not all(isinstance(column, Tensor) for column in columns):
+            raise ModelError("without labelCol the features are learnt, which must be numbers")
+        parts = [column.reshape(batch.size, -1) for column in columns]
         wanted = torch.cat(parts, dim=1).to(output.dtype)
         losses: Tensor = _RECONSTRUCTIONS[self._loss](output.flatten(1), wanted, reduction="none")
         return losses.mean(1)
@@ -161,6 +135,15 @@ def _initial(path: str | None) -> str | None:
     """What to begin with, as `fit` takes it: a run, or the folder of a model."""
     saved = Path(path or "") / "files"
     return str(saved) if path is not None and (saved / MODEL).is_file() else path
+
+
+def _quoted(names: list[str], dataset: DataFrame) -> list[str]:
+    """The columns, each once, as Spark takes any name."""
+    for name in names:
+        if name not in dataset.columns:
+            known = ", ".join(dataset.columns)
+            raise DataError(f"there is no column '{name}'; the DataFrame has {known}")
+    return [f"`{name}`" for name in dict.fromkeys(names)]
 
 
 def _names(columns: Any) -> list[str]:
