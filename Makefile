@@ -8,6 +8,8 @@ SHELL := bash
 .PHONY: help setup demo test java lint bench clean
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Else each of the many processes of the tests would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 INSTALLED := $(VENV)/.installed

@@ -103,7 +103,7 @@ def _wanted_step(run: RunDirectory, which: str) -> int:
         raise ConfigError(f"{which!r} is no checkpoint; use 'best', 'latest' or 'step-N'")
     pointer = best(run) if which == "best" else _newest(run)
     if pointer is None:
-        raise CheckpointError(f"{run.path} has no {which} checkpoint yet")
+        raise CheckpointError(f"{run.path} has no {which} checkpoint yet; train it first")
     if not pointer["step"] and not any(_step(path) for path in checkpoints(run)):
         raise CheckpointError(
             f"{run.path} has trained nothing: its only checkpoint is that of its beginning; train "

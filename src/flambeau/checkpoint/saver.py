@@ -23,13 +23,22 @@ from flambeau.checkpoint.store import (
 class CheckpointSaver:
     """Writes checkpoints in the background and keeps the last `keep`.
 
-    With `for_evaluator` each stays until the evaluator has released it.
+    With `for_evaluator` each stays until the evaluator has released it. `on_saved` is told the step
+    of each that is complete, and of the best ones why.
 
     An error of the background is raised by the next `save`, `wait` or `close`.
     """
 
-    def __init__(self, run: RunDirectory, keep: int, *, for_evaluator: bool = False) -> None:
+    def __init__(
+        self,
+        run: RunDirectory,
+        keep: int,
+        *,
+        for_evaluator: bool = False,
+        on_saved: Callable[[int, tuple[str, float] | None], None] | None = None,
+    ) -> None:
         self._run = run
+        self._on_saved = on_saved
         self._keep = keep
         self._for_evaluator = for_evaluator
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
@@ -93,3 +102,5 @@ class CheckpointSaver:
         if best is not None:
             mark_best(self._run, snapshot.step, *best)
         prune(self._run, self._keep)
+        if self._on_saved is not None:
+            self._on_saved(snapshot.step, best)

@@ -2,13 +2,14 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
 from flambeau.clusters.base import Launch
 from flambeau.clusters.cores import plan_cores, usable_cores
+from flambeau.clusters.mirror import INIT, Mirror, sees, write_part
 from flambeau.clusters.running import OutputLines, RunningRole
 from flambeau.clusters.starting import make_starter
 from flambeau.coordination.protocol import (
@@ -16,6 +17,8 @@ from flambeau.coordination.protocol import (
     AgentJoined,
     EndRole,
     EndRoles,
+    FilePart,
+    KeepFiles,
     Messages,
     RoleExited,
     RoleOutput,
@@ -23,6 +26,7 @@ from flambeau.coordination.protocol import (
     Shutdown,
     Spooled,
     StartRoles,
+    WantFiles,
 )
 from flambeau.messaging import Client
 
@@ -40,28 +44,46 @@ def agent_main(
 
     `fill` takes in the data that the engine brings, for the roles to read.
     """
-    worker = Agent(launch, Client(CODEC, launch.secret, launch.coordinator))
+    mirror = None
+    if launch.token and not sees(launch.payload["run_dir"], launch.token):
+        mirror = Mirror(launch.mirrors, launch.carry_bytes)
+        launch = dataclasses.replace(launch, payload=_as_seen(launch.payload, mirror))
+    worker = Agent(launch, Client(CODEC, launch.secret, launch.coordinator), mirror)
     try:
-        worker.serve(AgentJoined(agent, host), fill)
+        worker.serve(AgentJoined(agent, host, shares=mirror is None), fill)
     finally:
         worker.close()
+
+
+def _as_seen(payload: dict[str, Any], mirror: Mirror) -> dict[str, Any]:
+    """The payload with this machine's paths."""
+    root = str(mirror.root)
+    initial = payload.get("init_from")
+    if initial is not None:
+        initial = f"{root}/{INIT}@{payload['init_step']}"
+    return {**payload, "run_dir": root, "init_from": initial}
 
 
 class Agent:
     """Starts, watches and ends the roles of one machine."""
 
-    def __init__(self, launch: Launch, client: Client[Messages]) -> None:
+    def __init__(
+        self, launch: Launch, client: Client[Messages], mirror: Mirror | None = None
+    ) -> None:
         self._launch = launch
         self._client = client
+        self._mirror = mirror
+        self._agent = 0
         self._starter = make_starter(launch)
         self._running: list[RunningRole] = []
         self._shutdown = False
 
     def serve(self, hello: AgentJoined, fill: Callable[[], "Spool"] | None = None) -> None:
         """The agent's loop."""
+        self._agent = hello.agent
         self._client.send(hello)
         if fill is not None:
-            self._take_in(hello.agent, fill())
+            self._take_in(fill())
         while not (self._shutdown and not self._running):
             poller = zmq.Poller()
             poller.register(self._client.socket, zmq.POLLIN)
@@ -85,14 +107,16 @@ class Agent:
             self._reap()
             time.sleep(0.01)
         self._client.close()
+        if self._mirror is not None:
+            self._mirror.remove()
 
-    def _take_in(self, agent: int, spool: "Spool") -> None:
+    def _take_in(self, spool: "Spool") -> None:
         """Let roles read what has come here."""
-        payload = {**self._launch.payload, "home": agent, "spooled": spool.descriptors}
+        payload = {**self._launch.payload, "home": self._agent, "spooled": spool.descriptors}
         fds = (*self._launch.fds, *spool.descriptors.values())
         self._launch = dataclasses.replace(self._launch, payload=payload, fds=fds)
         self._starter = make_starter(self._launch)
-        self._client.send(Spooled(agent, spool.rows, spool.size))
+        self._client.send(Spooled(self._agent, spool.rows, spool.size))
 
     def _open_outputs(self) -> dict[int, tuple[RunningRole, OutputLines]]:
         return {
@@ -106,8 +130,10 @@ class Agent:
         received = self._client.receive(0)
         if received is None:
             return
-        message, _ = received
-        if isinstance(message, StartRoles):
+        message, buffers = received
+        if isinstance(message, FilePart | WantFiles | KeepFiles):
+            self._carry(message, buffers)
+        elif isinstance(message, StartRoles):
             self._start(message)
         elif isinstance(message, EndRoles):
             for role in self._running:
@@ -121,6 +147,15 @@ class Agent:
             self._shutdown = True
             for role in self._running:
                 role.end(grace=0)
+
+    def _carry(self, message: FilePart | WantFiles | KeepFiles, buffers: Sequence[Any]) -> None:
+        assert self._mirror is not None
+        if isinstance(message, FilePart):
+            write_part(self._mirror.root, message, buffers[0])
+        elif isinstance(message, WantFiles):
+            self._mirror.send(self._agent, message.directory, self._client.send)
+        else:
+            self._mirror.forget(message.checkpoints)
 
     def _start(self, message: StartRoles) -> None:
         payload = {**self._launch.payload, "spools": message.spools, "spooling": message.spooling}

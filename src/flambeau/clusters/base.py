@@ -25,6 +25,11 @@ class Launch:
     fds: tuple[int, ...] = ()
     preload: tuple[str, ...] = ()
     threads_per_worker: int | None = None
+    #: What the driver has written into the run directory, for agents to see whether it is theirs.
+    token: str = ""
+    #: Where agents that do not see it make their own; bytes of a checkpoint that may travel.
+    mirrors: str | None = None
+    carry_bytes: int = 0
     #: Whether workers of one agent have the machine's cores to themselves.
     pinned: bool = True
     python: str = sys.executable

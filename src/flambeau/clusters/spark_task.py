@@ -13,10 +13,13 @@ from flambeau.clusters.agent import agent_main
 from flambeau.clusters.base import Launch
 from flambeau.clusters.interfaces import host_of, local_address
 from flambeau.clusters.spool import Spool
+from flambeau.clusters.starting import close_templates
 from flambeau.errors import ConfigError
 
 #: What a worker needs of addresses, not of memory: for libraries, stacks of threads, mapped files.
 LEAST_ADDRESS_SPACE = 6 << 30
+#: The row that a task ends with.
+ANSWER = pa.schema([("agent", pa.int32()), ("spooled_bytes", pa.int64())])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +43,11 @@ def serve(order: bytes, agent: int, batches: Iterator[pa.RecordBatch]) -> Iterat
     host = local_address(host_of(launch.coordinator))
     with Spool(told.frames, told.spool_dir) as spool:
         fill = (lambda: _spooled(spool, batches)) if told.frames else None
-        agent_main(launch, agent, host, fill)
-        yield pa.record_batch({"agent": [agent], "spooled_bytes": [spool.size]})
+        try:
+            agent_main(launch, agent, host, fill)
+        finally:
+            close_templates()  # an executor's memory is not ours to keep
+        yield pa.record_batch([pa.array([agent], pa.int32()), pa.array([spool.size])], ANSWER)
 
 
 def _spooled(spool: Spool, batches: Iterator[pa.RecordBatch]) -> Spool:

@@ -29,8 +29,9 @@ class Spark(Settings):
     worker, by default `spark.task.cpus`; `resource_profile` is one of Spark's own. Data frames are
     written once to a file without a name in `spool_dir` of each executor (its temporary folder).
     `host` is where executors reach this process, if that is not what Spark says. When no task has
-    begun after `start_timeout` seconds, the job is an error. `carry_mb` limits the checkpoints that
-    are brought here when executors do not share this machine's files.
+    begun after `start_timeout` seconds, the job is an error. Executors that do not see the run
+    directory send their checkpoints here, up to `carry_mb` each; with `shared_files=False` they do
+    not even look.
     """
 
     workers: int = Field(default=1, ge=1)
@@ -40,7 +41,8 @@ class Spark(Settings):
     spool_dir: str | None = None
     host: str | None = None
     start_timeout: float = Field(default=60.0, gt=0)
-    carry_mb: int = Field(default=2048, ge=0)
+    carry_mb: int = Field(default=512, ge=0)
+    shared_files: bool = True
 
     def __init__(self, workers: int = 1, **values: Any) -> None:
         super().__init__(workers=workers, **values)

@@ -3,10 +3,10 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from flambeau.config.optimizer import OptimizerSpec, for_tables
-from flambeau.config.settings import Settings
+from flambeau.config.settings import Settings, nearest
 from flambeau.errors import ConfigError
 
 
@@ -92,6 +92,17 @@ def _kind(value: object) -> object:
     return value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
 
 
+def _known(*kinds: str) -> BeforeValidator:
+    """Refuses plain values of another kind, with the nearest."""
+
+    def check(value: object) -> object:
+        if isinstance(value, dict) and value.get("kind", kinds[0]) not in kinds:
+            raise ValueError(f"unknown kind; {nearest(str(value['kind']), kinds)}")
+        return value
+
+    return BeforeValidator(check)
+
+
 Admission = Annotated[
     Annotated[MinCount, Tag("min_count")] | Annotated[Probability, Tag("probability")],
     Discriminator(
@@ -99,6 +110,7 @@ Admission = Annotated[
         custom_error_type="admission",
         custom_error_message="give MinCount(...) or Probability(...)",
     ),
+    _known("min_count", "probability"),
 ]
 Eviction = Annotated[
     Annotated[TimeToLive, Tag("time_to_live")] | Annotated[Capacity, Tag("capacity")],
@@ -107,6 +119,7 @@ Eviction = Annotated[
         custom_error_type="eviction",
         custom_error_message="give TimeToLive(...) or Capacity(...)",
     ),
+    _known("time_to_live", "capacity"),
 ]
 
 

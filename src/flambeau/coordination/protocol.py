@@ -2,6 +2,12 @@
 
 agent -> coordinator     AgentJoined, Spooled, RoleExited, RoleOutput
 coordinator -> agent     StartRoles, EndRoles, EndRole, Shutdown
+
+With agents that do not see the driver's files:
+
+coordinator -> agent     FilePart, WantFiles, KeepFiles
+agent -> coordinator     FilePart, FilesSent
+
 role  -> coordinator     RoleJoined, ServerReady, Heartbeat, Report, RoleFailed, RoleDone
 coordinator -> role      Begin, Servers, Restore, Stop
 
@@ -73,8 +79,39 @@ class RoleSpec(msgspec.Struct, frozen=True):
 
 
 class AgentJoined(_Message, frozen=True):
+    """An agent is there; `shares`: it sees the driver's run directory."""
+
     agent: int
     host: str
+    shares: bool = True
+
+
+class FilePart(_Message, frozen=True):
+    """A piece of a file of the run, at `start`; the bytes are the message's buffer."""
+
+    path: str
+    start: int
+    last: bool
+
+
+class WantFiles(_Message, frozen=True):
+    """Send all files of this directory of the run."""
+
+    directory: str
+
+
+class FilesSent(_Message, frozen=True):
+    """They have been sent; or they are `too_large`, in bytes."""
+
+    agent: int
+    directory: str
+    too_large: int = 0
+
+
+class KeepFiles(_Message, frozen=True):
+    """Other checkpoints than these may be removed."""
+
+    checkpoints: list[str]
 
 
 class Spooled(_Message, frozen=True):
@@ -141,7 +178,7 @@ class ServerReady(_Message, frozen=True):
 
 
 class Restore(_Message, frozen=True):
-    """What a server is to go on from; None: from nothing."""
+    """The checkpoint of the run that a server is to go on from; None: from nothing."""
 
     checkpoint: str | None
 
@@ -351,6 +388,10 @@ class Gathered(_Message, frozen=True):
 Messages = (
     AgentJoined
     | Spooled
+    | FilePart
+    | WantFiles
+    | FilesSent
+    | KeepFiles
     | StartRoles
     | EndRoles
     | EndRole

@@ -59,8 +59,12 @@ class ExportOptions:
 
 @dataclass(frozen=True)
 class Base:
-    """What a delta adds to: where, its tables, and what it says of itself if it is an export."""
+    """What a delta adds to, as it was named, its tables, and what it says of itself.
 
+    Only exports say something of themselves.
+    """
+
+    name: str
     since: Since
     tables: Mapping[str, ExportedTable]
     description: Description | None
@@ -232,8 +236,8 @@ class _Writing:
                 differs.append("its columns or look-ups differ")
         if differs:
             raise ConfigError(
-                f"since={self._base.since.folder}: {' and '.join(differs)}, so there is no delta "
-                "to it; export everything, without since"
+                f"since={self._base.name}: {' and '.join(differs)}, so there is no delta to it; "
+                "export everything, without since"
             )
 
 

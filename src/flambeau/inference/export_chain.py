@@ -65,13 +65,13 @@ def open_chain(folder: Path, open_run: OpenRun) -> Chain:
             return Chain(tuple(folders), tuple(descriptions), open_run(base, since))
         if not is_export(base):
             raise DataError(
-                f"{folders[-1]} is a delta to {since.folder}, which is not there; put the two "
+                f"{folders[-1]} is a delta to {base}, which is not there; put the two "
                 "beside each other as they were written, or export everything"
             )
         found = read_description(base)
         if found.id != since.id:
             raise DataError(
-                f"{folders[-1]} is a delta to another export than the one at {since.folder}; "
+                f"{folders[-1]} is a delta to another export than the one at {base}; "
                 "export everything, or bring the right one back"
             )
         if base in folders:

@@ -17,7 +17,12 @@ _EMPTY = {"floats": pa.float64(), "integers": pa.int64(), "texts": pa.string()}
 
 def as_records(data: Any, types: Mapping[str, str]) -> pa.RecordBatch:
     """The rows as one record batch, numbers in the types that the model was trained with."""
-    records = _records(data)
+    try:
+        records = _records(data)
+    except _NothingError as error:
+        known = ", ".join(f"'{name}'" for name in types)
+        needs = f"; the model knows the columns {known}" if known else ""
+        raise DataError(f"{error}{needs}") from None
     columns = {
         name: _as_trained(name, column, types.get(name))
         for name, column in zip(records.schema.names, records.columns, strict=True)
@@ -44,8 +49,12 @@ def _records(data: Any) -> pa.RecordBatch:
     )
 
 
+class _NothingError(Exception):
+    """There is nothing to predict for."""
+
+
 def _no_rows() -> Any:
-    raise DataError("there are no rows to predict")
+    raise _NothingError("there are no rows to predict; give at least one")
 
 
 def _from_columns(columns: Mapping[str, Any]) -> pa.RecordBatch:
@@ -53,7 +62,9 @@ def _from_columns(columns: Mapping[str, Any]) -> pa.RecordBatch:
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"columns have different numbers of rows: {lengths}")
-    if not lengths or 0 in lengths.values():
+    if not lengths:
+        raise _NothingError("the rows to predict have no columns")
+    if 0 in lengths.values():
         _no_rows()
     return pa.record_batch(arrays)
 

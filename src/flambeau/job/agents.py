@@ -2,10 +2,21 @@
 
 import time
 import uuid
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, final
 
 from flambeau.clusters.base import Cluster, Launch
-from flambeau.coordination.protocol import AgentJoined, Messages, RoleSpec, Spooled, StartRoles
+from flambeau.coordination.protocol import (
+    AgentJoined,
+    FilePart,
+    FilesSent,
+    Messages,
+    RoleSpec,
+    Spooled,
+    StartRoles,
+)
+from flambeau.job.carrying import Carrier, Send
 from flambeau.messaging import Server
 
 TICK_SECONDS = 0.1
@@ -13,11 +24,18 @@ TICK_SECONDS = 0.1
 
 @final
 class Agents:
-    """All agents of a cluster, which may be started again when some have ended."""
+    """All agents of a cluster, which may be started again when some have ended.
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    To those that do not see the run's files, the `carrier` brings them.
+    """
+
+    def __init__(
+        self, cluster: Cluster, server: Server[Messages], carrier: Carrier | None = None
+    ) -> None:
+        self._cluster, self._server, self._carrier = cluster, server, carrier
         self.peers: dict[int, bytes] = {}
+        #: Those that do not see the run's files.
+        self._apart: set[int] = set()
         self._spools: dict[int, Spooled] = {}
         self._spooling = ""
         self._launch: Launch | None = None
@@ -36,15 +54,14 @@ class Agents:
     def joined(self, message: AgentJoined, peer: bytes) -> None:
         """One has come."""
         self.peers[message.agent] = peer
-
-    def spooled(self, message: Spooled) -> None:
-        """One has its rows."""
-        self._spools[message.agent] = message
+        if not message.shares:
+            self._apart.add(message.agent)
 
     def forget(self) -> None:
         """They are gone; others will come."""
         self.peers.clear()
         self._spools.clear()
+        self._apart.clear()
         self._since = time.monotonic()
 
     @property
@@ -63,9 +80,41 @@ class Agents:
         size = sum(spool.size for spool in self._spools.values())
         return {"rows": rows, "bytes": size, "agents": len(self._spools)}
 
-    def orders(self, roles: list[RoleSpec]) -> StartRoles:
-        """What to send to an agent that is to start these."""
-        return StartRoles(roles, self._rows(), self._spooling)
+    def start_roles(self, agent: int, roles: list[RoleSpec], checkpoint: str | None) -> None:
+        """Have an agent start these, which may go on from a checkpoint."""
+        peer = self.peers[agent]
+        if agent in self._apart and self._carrier is not None:
+            self._carrier.bring(peer, checkpoint, partial(self._server.send, peer))
+        self._server.send(peer, StartRoles(roles, self._rows(), self._spooling))
+
+    def tell_all(self, message: Messages) -> None:
+        """Send the same to each."""
+        for peer in self.peers.values():
+            self._server.send(peer, message)
+
+    def saved(self, step: int, best: Any) -> None:
+        """A checkpoint is complete where its workers are."""
+        if self._apart and self._carrier is not None:
+            self._carrier.saved(step, best, self._machines())
+
+    def take(self, message: Spooled | FilePart | FilesSent, buffers: Sequence[Any]) -> None:
+        """One has its rows, or files of the run have come from it."""
+        if isinstance(message, Spooled):
+            self._spools[message.agent] = message
+            return
+        assert self._carrier is not None
+        if isinstance(message, FilePart):
+            self._carrier.part(message, buffers[0])
+        else:
+            self._carrier.sent(message, self._machines())
+
+    @property
+    def carrying(self) -> bool:
+        """Whether files are on their way."""
+        return self._carrier is not None and self._carrier.busy
+
+    def _machines(self) -> dict[int, Send]:
+        return {agent: partial(self._server.send, self.peers[agent]) for agent in self._apart}
 
     def check_patience(self, now: float) -> None:
         """Raise when they have not come in time."""
@@ -74,13 +123,13 @@ class Agents:
         if late and len(self.peers) < self._cluster.agents:
             raise self._cluster.late()
 
-    def wait_for_all(self, server: Server[Messages], seconds: float) -> None:
+    def wait_for_all(self, seconds: float) -> None:
         """One that has only just started must join before it can be told to go."""
         deadline = time.monotonic() + seconds
         while len(self.peers) < self._cluster.agents and time.monotonic() < deadline:
             if self._cluster.ended:
                 return
-            envelope = server.receive(TICK_SECONDS)
+            envelope = self._server.receive(TICK_SECONDS)
             if envelope is not None and isinstance(envelope.message, AgentJoined):
                 self.joined(envelope.message, envelope.peer)
 

@@ -51,7 +51,12 @@ class WorkerCheckpoints:
         self._spooling = spooling
         self._tables = tables
         self._saver = (
-            CheckpointSaver(run, settings.checkpoints.keep, for_evaluator=settings.evaluator)
+            CheckpointSaver(
+                run,
+                settings.checkpoints.keep,
+                for_evaluator=settings.evaluator,
+                on_saved=lambda step, best: parts_of.report("saved", step=step, best=best),
+            )
             if parts_of.group.first
             else None
         )

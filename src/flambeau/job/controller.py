@@ -19,6 +19,8 @@ from flambeau.coordination.protocol import (
     Begin,
     EndRole,
     EndRoles,
+    FilePart,
+    FilesSent,
     FromRole,
     FromShard,
     FromWorker,
@@ -71,7 +73,7 @@ class Controller(Stage):
         self._recovery, self._graceful = recovery, graceful
         self.secret = new_secret()
         self._server: Server[Messages] = Server(CODEC, self.secret, host, max_bytes=MAX_FRAME_BYTES)
-        self._agents = Agents(cluster)
+        self._agents = Agents(cluster, self._server, team.carrier)
         self._members = Membership([], 0.0)
         self._phase = Phase.GATHERING
         self._failures: list[Failure] = []
@@ -118,8 +120,8 @@ class Controller(Stage):
                 self._begin_anew("the cluster has started the agents again")
             self._agents.joined(message, envelope.peer)
             self._start_if_complete()
-        elif isinstance(message, Spooled):
-            self._agents.spooled(message)
+        elif isinstance(message, Spooled | FilePart | FilesSent):
+            self._agents.take(message, envelope.buffers)
             self._start_if_complete()
         elif isinstance(message, RoleOutput):
             for line in message.lines:
@@ -140,16 +142,22 @@ class Controller(Stage):
             self._joined(message.spec)
         elif isinstance(message, ServerReady):
             self._server_ready(message)
-        elif isinstance(message, Report) and message.kind == "pulse":
-            self._conducting.handle(peer, message, ())
         elif isinstance(message, Report):
-            self.emit(message.kind, **message.fields)
+            self._report(peer, message)
         elif isinstance(message, RoleFailed):
             self._failed(failures.of_exception(message))
         elif isinstance(message, RoleDone):
             self._done(message)
         elif isinstance(message, RoleExited):
             self._exited(message)
+
+    def _report(self, peer: bytes, message: Report) -> None:
+        if message.kind == "pulse":
+            self._conducting.handle(peer, message, ())
+        elif message.kind == "saved":
+            self._agents.saved(**message.fields)
+        else:
+            self.emit(message.kind, **message.fields)
 
     def _joined(self, spec: RoleSpec) -> None:
         if spec.role is Role.SERVER:
@@ -192,8 +200,8 @@ class Controller(Stage):
             self._outcome.servers[message.spec.rank] = message.summary
         if self._members.group_done() and not self._released:
             self._released = True
-            self._ask_to_stop(Role.EVALUATOR)
-            self._ask_to_stop(Role.SERVER)
+            for spec in (*self.roles(Role.EVALUATOR), *self.roles(Role.SERVER)):
+                self.send(spec, Stop())
 
     def _exited(self, message: RoleExited) -> None:
         member = self._members[message.spec]
@@ -235,9 +243,8 @@ class Controller(Stage):
         # A lost server's address stays until there is a new one: lists of servers have no gaps.
         self._members.replace(lost, spec, time.monotonic())
         self._conducting.lost(lost)
-        agent = self._agents.peers[lost.node]
-        self._server.send(agent, EndRole(lost))
-        self._server.send(agent, self._agents.orders([spec]))
+        self._server.send(self._agents.peers[lost.node], EndRole(lost))
+        self._agents.start_roles(lost.node, [spec], self._team.checkpoint(1))
         self._tell_of(lost, "restart", generation=self._generation, reason=failure.message)
 
     # What time brings
@@ -274,7 +281,7 @@ class Controller(Stage):
             del self._last_words[spec]
             self._failed(failures.of_exit(spec, 0))
         if self._phase is Phase.RUNNING and self._members.all_exited() and not self._last_words:
-            self._phase = Phase.OVER
+            self._phase = Phase.RUNNING if self._agents.carrying else Phase.OVER
 
     def _notice_signals(self, now: float) -> None:
         if not self._signals.count or self._phase in (Phase.ENDING, Phase.OVER):
@@ -291,11 +298,6 @@ class Controller(Stage):
                 self._end_generation(grace=5.0)
         elif self._signals.count > 1 or now > self._stop_deadline:
             self._end_generation(grace=0.0)
-
-    def _ask_to_stop(self, role: Role) -> None:
-        for member in self._members.all():
-            if member.spec.role is role and member.peer is not None:
-                self._server.send(member.peer, Stop())
 
     # What is done
 
@@ -336,12 +338,11 @@ class Controller(Stage):
         self._released = self._begun = False
         self.emit("generation", number=self._generation)
         for agent, roles in specs.items():
-            self._server.send(self._agents.peers[agent], self._agents.orders(roles))
+            self._agents.start_roles(agent, roles, self._checkpoint)
 
     def _end_generation(self, grace: float) -> None:
         self._phase = Phase.ENDING
-        for peer in self._agents.peers.values():
-            self._server.send(peer, EndRoles(self._generation, grace))
+        self._agents.tell_all(EndRoles(self._generation, grace))
 
     def _act_on_failure(self) -> None:
         if not self._failures or self._signals.count:
@@ -361,9 +362,8 @@ class Controller(Stage):
         self._start_generation()
 
     def _shutdown(self) -> None:
-        self._agents.wait_for_all(self._server, seconds=10)
-        for peer in self._agents.peers.values():
-            self._server.send(peer, Shutdown())
+        self._agents.wait_for_all(seconds=10)
+        self._agents.tell_all(Shutdown())
         try:
             self._cluster.stop()
         finally:
@@ -396,5 +396,4 @@ class Controller(Stage):
     def fail(self, text: str) -> None:
         """See `Stage`."""
         spec = self._members.group()[0].spec
-        failure = Failure(spec, failures.Cause.USER_ERROR, text, error="JobFailedError")
-        self._failed(failure)
+        self._failed(Failure(spec, failures.Cause.USER_ERROR, text, error="JobFailedError"))

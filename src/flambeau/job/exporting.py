@@ -76,7 +76,8 @@ def _base(since: str, out: Path) -> Base:
     if is_export(path):
         chain = open_chain(path, open_run_tables)
         where = os.path.relpath(path.resolve(), out.resolve())
-        return Base(Since(folder=where, id=chain.newest.id), chain.tables(), chain.newest)
+        noted = Since(folder=where, id=chain.newest.id)
+        return Base(since, noted, chain.tables(), chain.newest)
     reference, which = parse_reference(since)
     if not RunDirectory(reference).job_file.is_file():
         raise ConfigError(f"since={since} is neither an export nor a run")
@@ -87,7 +88,7 @@ def _base(since: str, out: Path) -> Base:
         name: ExportedTable(default_row(table.spec), [], table)
         for name, table in open_tables(checkpoint).items()
     }
-    return Base(noted, tables, None)
+    return Base(since, noted, tables, None)
 
 
 def _identity(checkpoint: Path) -> str:

@@ -166,8 +166,7 @@ def _run_job(
     goes_on = run.prepare(settings.model_dump(mode="json"), resume)
     description.packer.write(run.code)
     import_folders.remember(run.code)
-    if initial and not goes_on:
-        _require_run(initial["run"])
+    start = _initial_checkpoint(initial["run"]) if initial and not goes_on else None
     run.report.unlink(missing_ok=True)
     memory = Memory()
     observer = Observers([make_observers(settings.observe, run, memory), *watching])
@@ -177,11 +176,12 @@ def _run_job(
         "resume": goes_on,
         "init_from": initial.get("run"),
         "init_patterns": initial.get("patterns"),
+        "init_step": None if start is None else start.name,
     }
     started = time.time()
     try:
         outcome = run_team(
-            make_team(run, settings, resumes=goes_on),
+            make_team(run, settings, resumes=goes_on, initial=start),
             settings.cluster,
             observer,
             settings.recovery,
@@ -200,12 +200,12 @@ def _run_job(
     return Result(run, settings, outcome, memory)
 
 
-def _require_run(reference: str) -> None:
-    """Find out that there is nothing to start from before processes are started."""
+def _initial_checkpoint(reference: str) -> Path:
+    """What to start from; that there is nothing is found out before processes are started."""
     path, which = parse_reference(reference)
     if not path.is_dir():
         raise CheckpointError(f"init_from: there is no run {path}")
-    resolve(RunDirectory(path), which)
+    return resolve(RunDirectory(path), which).resolve()
 
 
 def _observe_end(observer: Observer, outcome: Outcome, memory: Memory) -> None:

@@ -1,7 +1,6 @@
 """The worker role when workers run free: tasks come from the coordinator, one after the other."""
 
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -59,7 +58,9 @@ class FreeWorker:
         """Build everything, tell the coordinator what there is to do, train, and summarise."""
         settings, where, build = self._settings, self._where, self._build
         begin = where.link.wait_until_all_joined()
-        state = read_checkpoint(Path(begin.checkpoint)) if begin.checkpoint is not None else None
+        state = None
+        if begin.checkpoint is not None:
+            state = read_checkpoint(where.run.checkpoints / begin.checkpoint)
         randomness.seed_all(settings.seed)
         source = build.source()
         model = build.model(fresh=state is None)

@@ -1,13 +1,17 @@
 """From a team and a cluster to its outcome: the one place where a controller is put to work."""
 
+import uuid
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from flambeau import config
 from flambeau.clusters.base import Cluster, Launch
 from flambeau.clusters.local import LOOPBACK, LocalCluster
+from flambeau.clusters.mirror import TOKEN
 from flambeau.config import Recovery
 from flambeau.errors import MissingDependencyError
+from flambeau.job.carrying import remove_traces
 from flambeau.job.controller import Controller
 from flambeau.job.outcome import Outcome
 from flambeau.job.roles import modules_of
@@ -43,8 +47,23 @@ def run_team(
         preload=modules_of(team.roles),
         threads_per_worker=cluster.threads_per_worker,
         pinned=isinstance(cluster, config.Local),
+        **_files(cluster, payload),
     )
-    return controller.run(launch)
+    try:
+        return controller.run(launch)
+    finally:
+        if launch.token:
+            remove_traces(Path(payload["run_dir"]))
+
+
+def _files(cluster: config.Cluster, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """How agents elsewhere find out whether they see the run's files, and what if not."""
+    if isinstance(cluster, config.Local) or "run_dir" not in payload:
+        return {}
+    token = uuid.uuid4().hex
+    (Path(payload["run_dir"]) / TOKEN).write_text(token, encoding="ascii")
+    shown = token if cluster.shared_files else "not to be seen"
+    return {"token": shown, "mirrors": cluster.spool_dir, "carry_bytes": cluster.carry_mb << 20}
 
 
 def open_cluster(settings: config.Cluster, frames: Mapping[str, Any]) -> tuple[Cluster, str]:

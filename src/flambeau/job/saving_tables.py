@@ -120,7 +120,8 @@ class ServedSaving(TableSaving):
         spec = self._where.link.spec
         name = f"{directory.name}-{spec.generation}-{spec.attempt}-{self._count}"
         number = 2 * self._count
-        take = TakeSnapshot(number, name, str(directory), self._settings.incremental, incremental)
+        place = str(directory.relative_to(self._where.run.path))
+        take = TakeSnapshot(number, name, place, self._settings.incremental, incremental)
         for channel in self._channels:
             channel.send(take)
         for channel in self._channels:

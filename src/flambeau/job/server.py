@@ -4,7 +4,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import zmq
@@ -48,7 +47,7 @@ def serve(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[
     run = RunDirectory(child.payload["run_dir"])
     strategy = settings.strategy
     assert isinstance(strategy, ParameterServer | Hybrid)
-    restoring = _restoring(link, child.payload)
+    restoring = _restoring(link, run, child.payload)
     shard = Shard(_shard_settings(settings, run, link))
     server = Server(
         CODEC,
@@ -123,7 +122,7 @@ def _summary(service: Service) -> dict[str, Any]:
     }
 
 
-def _restoring(link: Link, payload: dict[str, Any]) -> Restoring | None:
+def _restoring(link: Link, run: RunDirectory, payload: dict[str, Any]) -> Restoring | None:
     """What to begin with: this run's checkpoint, or the tables of another run's."""
     told = threading.Event()
     words: list[Restore] = []
@@ -136,7 +135,7 @@ def _restoring(link: Link, payload: dict[str, Any]) -> Restoring | None:
     if not told.wait(RESTORE_SECONDS):
         raise RequestTimeoutError("the coordinator did not say what to begin with")
     if words[0].checkpoint is not None:
-        return Restoring(Path(words[0].checkpoint))
+        return Restoring(run.checkpoints / words[0].checkpoint)
     if payload.get("init_from") is not None:
         path, which = parse_reference(payload["init_from"])
         source = resolve(RunDirectory(path), which)

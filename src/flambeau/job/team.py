@@ -12,6 +12,7 @@ from flambeau.config import JobSettings
 from flambeau.config.strategies import AllReduce, ParameterServer
 from flambeau.coordination.protocol import Role
 from flambeau.errors import CheckpointError, ConfigError
+from flambeau.job.carrying import Carrier
 from flambeau.job.conducting import AmongThemselves, Conducting, InRounds
 from flambeau.job.free_conducting import Free
 
@@ -28,6 +29,7 @@ class Team:
     servers: int = 0
     conducting: Conducting | None = None
     checkpoint: Callable[[int], str | None] = lambda attempt: None
+    carrier: Carrier | None = None
 
     @property
     def roles(self) -> list[Role]:
@@ -36,8 +38,10 @@ class Team:
         return [self.role, *(role for role, wanted in others.items() if wanted)]
 
 
-def make_team(run: RunDirectory, settings: JobSettings, *, resumes: bool) -> Team:
-    """The team that a job's settings ask for."""
+def make_team(
+    run: RunDirectory, settings: JobSettings, *, resumes: bool, initial: Path | None = None
+) -> Team:
+    """The team that a job's settings ask for; `initial` is the checkpoint that it starts from."""
     strategy = settings.strategy
     return Team(
         settings.cluster.workers,
@@ -45,6 +49,7 @@ def make_team(run: RunDirectory, settings: JobSettings, *, resumes: bool) -> Tea
         servers=0 if isinstance(strategy, AllReduce) else strategy.servers,
         conducting=_conducting(settings),
         checkpoint=_chooser(run, resumes),
+        carrier=Carrier(run, settings.checkpoints.keep, initial),
     )
 
 
@@ -79,7 +84,7 @@ def _chooser(run: RunDirectory, resumes: bool) -> Callable[[int], str | None]:
             return None
         for path in reversed(checkpoints(run)):
             if _is_whole(path):
-                return str(path.resolve())
+                return path.name
         return None
 
     return choose

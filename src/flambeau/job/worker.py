@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import time
-from pathlib import Path
 from typing import Any
 
 from flambeau.checkpoint import RunDirectory
@@ -148,7 +147,7 @@ class LockstepWorker:
         if not isinstance(self._settings.strategy, AllReduce):
             # Servers and workers must take the same one.
             path = where.link.wait_until_all_joined().checkpoint
-            return read_checkpoint(Path(path)) if path is not None else None
+            return read_checkpoint(where.run.checkpoints / path) if path is not None else None
         restarted = where.link.spec.generation > 0
         if not (where.payload["resume"] or restarted):
             return None

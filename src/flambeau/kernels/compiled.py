@@ -11,6 +11,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from flambeau.kernels import compile_notice
+
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
@@ -33,6 +35,7 @@ def _private_folder() -> Path:
 
 
 cache_somewhere()
+compile_notice.watch()
 
 
 def kernel(function: Kernel) -> Kernel:

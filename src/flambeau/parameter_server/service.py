@@ -262,6 +262,12 @@ class Service:
 
     # Snapshots
 
+    def _own(self, directory: str) -> Path:
+        """A directory of the run, as it is on this machine."""
+        path = (self.shard.settings.directory or Path()) / directory
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
     def _take_snapshot(self, envelope: Envelopes, message: TakeSnapshot) -> None:
         if not self.shard.begun:
             raise CheckpointError("this server has nothing to save yet: it has just been replaced")
@@ -270,7 +276,7 @@ class Service:
             self._snapshot = ShardSnapshot(
                 self.shard,
                 message.name,
-                Path(message.directory),
+                self._own(message.directory),
                 track=message.track,
                 incremental=message.incremental,
             )

@@ -46,7 +46,7 @@ def test_a_best_value_may_be_infinite(run: RunDirectory) -> None:
 
 def test_a_run_without_best_says_none(run: RunDirectory) -> None:
     assert best(run) is None
-    with pytest.raises(CheckpointError, match="no best checkpoint yet"):
+    with pytest.raises(CheckpointError, match="no best checkpoint yet; train it first"):
         resolve(run, "best")
 
 

@@ -45,6 +45,14 @@ AT_LEAST = "Input should be greater than or equal to"
             "admission=Capacity(kind='capacity', rows=3, policy='lru'): give MinCount(...) or "
             "Probability(...)",
         ),
+        (
+            {"eviction": {"kind": "capcity", "rows": 3}},
+            "eviction={'kind': 'capcity', 'rows': 3}: unknown kind; did you mean 'capacity'?",
+        ),
+        (
+            {"admission": {"kind": "first"}},
+            "admission={'kind': 'first'}: unknown kind; known: min_count, probability",
+        ),
         ({"eviction": {}}, "eviction={}: give TimeToLive(...) or Capacity(...)"),
         (
             {"eviction": MinCount(3)},

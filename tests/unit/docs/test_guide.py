@@ -29,7 +29,7 @@ from flambeau.training.losses import _NAMED
 from flambeau.training.metrics import METRICS
 
 QUICK = [page for page in PAGES if page != FIRST_MODEL and any(blocks(page, "python"))]
-CODE = [block for page in PAGES for block in blocks(page, "python", "py")]
+CODE = [page for page in PAGES if any(blocks(page, "python", "py"))]
 YAML = [block for page in PAGES for block in blocks(page, "yaml")]
 
 SECTIONS: dict[str, type[config.Settings]] = {
@@ -72,13 +72,19 @@ def test_blocks_marked_python_run_one_after_the_other(
         exec(compile(source, str(page), "exec"), names)
 
 
-@pytest.mark.parametrize("block", CODE, ids=where)
-def test_calls_of_ours_have_arguments_that_exist(block: Block) -> None:
-    for call in ast.walk(ast.parse(block.code)):
-        if isinstance(call, ast.Call):
-            known = _arguments(ast.unparse(call.func))
-            unknown = {word.arg for word in call.keywords if word.arg} - known if known else set()
-            assert not unknown, f"{where(block)}: {ast.unparse(call.func)} has no {unknown}"
+def calls(page: Path) -> Iterator[tuple[Block, ast.Call]]:
+    for block in blocks(page, "python", "py"):
+        for node in ast.walk(ast.parse(block.code)):
+            if isinstance(node, ast.Call):
+                yield block, node
+
+
+@pytest.mark.parametrize("page", CODE, ids=name_of)
+def test_calls_of_ours_have_arguments_that_exist(page: Path) -> None:
+    for block, call in calls(page):
+        known = _arguments(ast.unparse(call.func))
+        unknown = {word.arg for word in call.keywords if word.arg} - known if known else set()
+        assert not unknown, f"{where(block)}: {ast.unparse(call.func)} has no {unknown}"
 
 
 def _arguments(function: str) -> set[str]:
@@ -91,13 +97,13 @@ def _arguments(function: str) -> set[str]:
     return set(inspect.signature(found).parameters) if found is fb.fit else set()
 
 
-@pytest.mark.parametrize("block", CODE, ids=where)
-def test_settings_given_as_dicts_have_keys_that_exist(block: Block) -> None:
-    for call in ast.walk(ast.parse(block.code)):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "fb.fit":
+@pytest.mark.parametrize("page", CODE, ids=name_of)
+def test_settings_given_as_dicts_have_keys_that_exist(page: Path) -> None:
+    for block, call in calls(page):
+        if ast.unparse(call.func) == "fb.fit":
             for word in call.keywords:
                 if isinstance(word.value, ast.Dict):
-                    _require_fields(str(word.arg), list(_keys(word.value)))
+                    _require_fields(str(word.arg), list(_keys(word.value)), where(block))
 
 
 def _keys(values: ast.Dict) -> Iterator[str]:
@@ -112,12 +118,12 @@ def test_settings_in_running_text_have_keys_that_exist(page: Path) -> None:
         _require_fields(section, [field])
 
 
-def _require_fields(section: str, names: list[str]) -> None:
+def _require_fields(section: str, names: list[str], where: str = "the page") -> None:
     # An optimizer's keys may be submodules or torch's own arguments.
     if section not in SECTIONS or section == "optimizer":
         return
     unknown = set(names) - SECTIONS[section].model_fields.keys()
-    assert not unknown, f"{section} has no {unknown}"
+    assert not unknown, f"{where}: {section} has no {unknown}"
 
 
 @pytest.mark.parametrize("block", YAML, ids=where)

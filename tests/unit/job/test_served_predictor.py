@@ -103,11 +103,18 @@ def test_threads_ask_while_it_is_renewed(run: RunDirectory, tmp_path: Path) -> N
     assert set(found) <= expected
 
 
-def test_unknown_ids_and_missing_ones_are_answered(run: RunDirectory, tmp_path: Path) -> None:
-    export(run, tmp_path / "out")
-    predictor = fb.Predictor.load(tmp_path / "out")
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run and of an export of it, both to be read only."""
+    folder = tmp_path_factory.mktemp("exported")
+    export(write_run(folder, "History"), folder / "out")
+    return folder
+
+
+def test_unknown_ids_and_missing_ones_are_answered(exported: Path) -> None:
+    predictor = fb.Predictor.load(exported / "out")
     rows = [{"item": 10**15, "history": [4]}, {"item": 3, "history": None}]
-    expected = fb.Predictor.load(run.path).predict(rows)
+    expected = fb.Predictor.load(exported / "run").predict(rows)
     found = predictor.predict(rows)
     for name in expected.column_names:
         assert found[name].to_pylist() == pytest.approx(expected[name].to_pylist(), abs=1e-6)
@@ -121,11 +128,10 @@ def test_unknown_ids_and_missing_ones_are_answered(run: RunDirectory, tmp_path: 
     ],
 )
 def test_what_does_not_fit_is_said(
-    run: RunDirectory, tmp_path: Path, row: dict[str, list[object]], message: str
+    exported: Path, row: dict[str, list[object]], message: str
 ) -> None:
-    export(run, tmp_path / "out")
     with pytest.raises(ValueError, match=message):
-        fb.Predictor.load(tmp_path / "out").predict(row)
+        fb.Predictor.load(exported / "out").predict(row)
 
 
 def test_places_without_an_export_are_refused(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from mlflow.tracking import MlflowClient
 from torch import nn
 
 from flambeau.errors import MissingDependencyError
@@ -22,6 +21,13 @@ optimizer:
   args: {lr: 0.5}
   groups: {"*.bias": {lr: 0.25}}
 """
+
+
+def client_of(uri: str) -> Any:
+    """A client; the import takes seconds, so it happens only where these tests run."""
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=uri)
 
 
 @pytest.fixture
@@ -58,7 +64,7 @@ def train(callback: MLflow, view: TrainingView, steps: int = 2) -> None:
 
 
 def only_run(uri: str, experiment: str = "Default") -> Any:
-    client = MlflowClient(tracking_uri=uri)
+    client = client_of(uri)
     found = client.get_experiment_by_name(experiment)
     assert found is not None
     (run,) = client.search_runs([found.experiment_id])
@@ -88,7 +94,7 @@ def test_the_jobs_settings_are_the_parameters(uri: str, view: TrainingView) -> N
 
 def test_loss_and_metrics_are_logged_with_their_step(uri: str, view: TrainingView) -> None:
     train(MLflow(tracking_uri=uri, loss_every=2), view, steps=4)
-    client, run_id = MlflowClient(tracking_uri=uri), only_run(uri).info.run_id
+    client, run_id = client_of(uri), only_run(uri).info.run_id
     losses = client.get_metric_history(run_id, "train/loss")
     assert [(point.step, point.value) for point in losses] == [(2, 0.5), (4, 0.25)]
     assert [point.step for point in client.get_metric_history(run_id, "valid/auc")] == [4]
@@ -103,7 +109,7 @@ def test_a_resumed_run_goes_on_with_its_mlflow_run(uri: str, view: TrainingView)
     train(MLflow(tracking_uri=uri, loss_every=1), view, steps=2)
     train(MLflow(tracking_uri=uri, loss_every=1), view, steps=1)
     run = only_run(uri)
-    history = MlflowClient(tracking_uri=uri).get_metric_history(run.info.run_id, "train/loss")
+    history = client_of(uri).get_metric_history(run.info.run_id, "train/loss")
     assert [point.step for point in history] == [1, 2, 3]
     assert json.loads((view.run_dir / RUN_FILE).read_text()) == {"run_id": run.info.run_id}
 

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from flambeau.checkpoint.user_code import importable_path
+from flambeau.clusters.spark import setting, slots_of
 from flambeau.compat.sparktorch.criterion import Criterion
 from flambeau.compat.sparktorch.util import TorchObject
 from flambeau.config import AllReduce, ParameterServer, optim
@@ -24,13 +25,14 @@ Get = Callable[[str], Any]
 
 def train(get: Get, given: TorchObject, dataset: DataFrame) -> TorchModel:
     """Train the network as the parameters, by name, say."""
+    rounds = _positive(get, "iters") * _positive(get, "partitionShuffles")
     columns = [get("inputCol")] if get("labelCol") is None else [get("inputCol"), get("labelCol")]
     rows = dataset.select(*[F.col(f"`{name}`") for name in columns])
     workers = _workers(get("partitions"), rows)
     hogwild = get("mode") == "hogwild"
     # All workers together make one step of all-reduce; without it every step is one worker's.
     round_steps = workers if hogwild else 1
-    steps = _positive(get, "iters") * _positive(get, "partitionShuffles") * round_steps
+    steps = rounds * round_steps
     stops_early = get("earlyStopPatience") > 0
     validation: dict[str, Any] = {"validationFraction": get("validationPct")}
     if stops_early and not get("validationPct"):
@@ -74,7 +76,8 @@ def _optimizer(given: TorchObject) -> Any:
 
 def _workers(partitions: int, rows: DataFrame) -> int:
     session = rows.sparkSession
-    at_once = _partitions(session.range(_PLENTY))
+    master, cores = setting(session, "spark.master", ""), setting(session, "spark.task.cpus", "1")
+    at_once = slots_of(master, int(cores)) or _partitions(session.range(_PLENTY))
     wanted = partitions if partitions > 0 else _partitions(rows)
     if partitions > at_once:
         warnings.warn(

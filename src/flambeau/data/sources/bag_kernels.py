@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from flambeau.data.sources.number_kernels import (
     MINUS,
     byte,
@@ -48,7 +50,9 @@ def parse_bags(
     Items have `parts` 1 (id), 2 (id:value) or 3 (field:id:value). `labels` is [labels, rows],
     `offsets` [rows + 1]. A fault is four numbers: what, where, and the bounds of its line.
     """
-    rows, items, skipped, position = 0, 0, 0, 0
+    # Not a literal, for which numba would compile all that is called here a second time.
+    zero: Any = np.int64(0)
+    rows, items, skipped, position = zero, zero, zero, zero
     offsets[0] = 0
     while position < data.size:
         start = position

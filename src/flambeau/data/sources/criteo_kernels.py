@@ -44,7 +44,9 @@ def parse_criteo(
 
     `labels`, `dense` and `ids` are [columns, rows]; `valid` [columns, rows / 8] begins as zeros.
     """
-    rows, skipped, position = 0, 0, 0
+    # Not a literal, for which numba would compile all that is called here a second time.
+    zero: Any = np.int64(0)
+    rows, skipped, position = zero, zero, zero
     while position < data.size:
         start = position
         end = end_of_line(data, start)

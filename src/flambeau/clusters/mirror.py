@@ -1,0 +1,82 @@
+"""The run directory, for agents that do not see the driver's files."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, final
+
+from flambeau.coordination.protocol import FilePart, FilesSent
+
+PART_BYTES = 8 << 20
+MANIFEST = "manifest.json"
+#: Where agents find the run that this one starts from, below their own.
+INIT = "init"
+
+
+TOKEN = ".token"
+
+
+def sees(run_dir: str, token: str) -> bool:
+    """Whether this is the directory in which the driver has left its token."""
+    try:
+        return (Path(run_dir) / TOKEN).read_text(encoding="ascii") == token
+    except OSError:
+        return False
+
+
+def parts_of(root: Path, path: Path) -> Iterator[tuple[FilePart, bytes]]:
+    """A file, piece by piece, named by its place below `root`."""
+    size, start = path.stat().st_size, 0
+    with path.open("rb") as file:
+        while start < size or start == 0:
+            data = file.read(PART_BYTES)
+            last = start + len(data) >= size
+            yield FilePart(path.relative_to(root).as_posix(), start, last), data
+            start += len(data)
+            if last:
+                return
+
+
+def write_part(root: Path, part: FilePart, data: Any) -> None:
+    """Put a piece into its place; nothing outside `root` is touched."""
+    path = root / part.path
+    if ".." in Path(part.path).parts or Path(part.path).is_absolute():
+        raise ValueError(f"{part.path} is not below {root}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("r+b" if part.start else "wb") as file:
+        file.seek(part.start)
+        file.write(data)
+
+
+@final
+class Mirror:
+    """A directory of an agent's own in the place of the run's."""
+
+    def __init__(self, parent: str | None, limit: int) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="flambeau-", dir=parent))
+        self._limit = limit
+
+    def send(self, agent: int, directory: str, send: Callable[..., object]) -> None:
+        """Send all files of a directory, what commits them last."""
+        files = sorted((self.root / directory).glob("*"), key=lambda path: path.name == MANIFEST)
+        size = sum(path.stat().st_size for path in files)
+        if size > self._limit:
+            send(FilesSent(agent, directory, size))
+            return
+        for path in files:
+            for part, data in parts_of(self.root, path):
+                send(part, [data])
+        send(FilesSent(agent, directory))
+
+    def forget(self, kept: list[str]) -> None:
+        """Remove checkpoints that the driver has not kept; newer ones are still to come there."""
+        folder = self.root / "checkpoints"
+        for name in os.listdir(folder) if folder.is_dir() else ():
+            if name not in kept and name < max(kept, default=""):
+                shutil.rmtree(folder / name, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Leave nothing behind."""
+        shutil.rmtree(self.root, ignore_errors=True)

@@ -1,0 +1,119 @@
+"""Carrying a run's files to and from agents that do not see them."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+from flambeau.checkpoint import RunDirectory, prune
+from flambeau.checkpoint.manifest import Manifest
+from flambeau.checkpoint.references import checkpoints, mark_best, mark_latest
+from flambeau.checkpoint.retention import remove_checkpoint
+from flambeau.clusters.mirror import INIT, MANIFEST, TOKEN, parts_of, write_part
+from flambeau.coordination.protocol import FilePart, FilesSent, KeepFiles, WantFiles
+from flambeau.errors import JobFailedError
+
+#: Where files of a checkpoint wait until it is complete.
+INCOMING = ".incoming"
+
+Send = Callable[..., object]
+
+
+@final
+class Carrier:
+    """The driver's side: what agents need is sent to them, what they save is fetched."""
+
+    def __init__(self, run: RunDirectory, keep: int, initial: Path | None) -> None:
+        self._run, self._keep, self._initial = run, keep, initial
+        self._brought: dict[bytes, set[Path]] = {}
+        #: Checkpoints that are on their way: agents that have not sent all, and the manifest.
+        self._coming: dict[str, set[int]] = {}
+        self._manifests: dict[str, bytearray] = {}
+        self._best: dict[str, tuple[int, str, float]] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is on its way."""
+        return bool(self._coming)
+
+    def bring(self, peer: bytes, checkpoint: str | None, send: Send) -> None:
+        """Send an agent the user's code, and what its roles begin with."""
+        files = [(self._run.path, path) for path in sorted(self._run.code.glob("**/*"))]
+        if checkpoint is not None:
+            files += [(self._run.path, p) for p in files_of(self._run.checkpoints / checkpoint)]
+        if self._initial is not None:
+            files += [(self._initial.parents[1], path) for path in files_of(self._initial)]
+        known = self._brought.setdefault(peer, set())
+        for root, path in files:
+            if path in known or not path.is_file():
+                continue
+            known.add(path)
+            place = "" if root == self._run.path else f"{INIT}/"
+            for part, data in parts_of(root, path):
+                send(FilePart(place + part.path, part.start, part.last), [data])
+
+    def saved(self, step: int, best: Any, agents: dict[int, Send]) -> None:
+        """A checkpoint is complete where its workers are: fetch it."""
+        name = f"checkpoints/step-{step:08d}"
+        self._coming[name] = set(agents)
+        if best is not None:
+            self._best[name] = (step, best[0], best[1])
+        for send in agents.values():
+            send(WantFiles(name))
+
+    def part(self, part: FilePart, data: Any) -> None:
+        """A piece of a file; what commits a checkpoint has to wait."""
+        directory, _, name = part.path.rpartition("/")
+        if name == MANIFEST:
+            self._manifests.setdefault(directory, bytearray()).extend(data)
+        else:
+            write_part(self._run.path / INCOMING, part, data)
+
+    def sent(self, message: FilesSent, agents: dict[int, Send]) -> None:
+        """An agent has sent its files of a checkpoint; with those of the last one it is there."""
+        if message.too_large:
+            raise JobFailedError(
+                f"the checkpoint {message.directory} has {message.too_large >> 20:,} MB on one "
+                "executor, more than Spark(carry_mb=...) lets travel to the driver: raise it, or "
+                "choose a run_dir that driver and executors share"
+            )
+        missing = self._coming.get(message.directory, set())
+        missing.discard(message.agent)
+        if missing or message.directory not in self._coming:
+            return
+        del self._coming[message.directory]
+        self._commit(message.directory)
+        kept = [path.name for path in checkpoints(self._run)]
+        for send in agents.values():
+            send(KeepFiles(kept))
+
+    def _commit(self, directory: str) -> None:
+        come, path = self._run.path / INCOMING / directory, self._run.path / directory
+        (come / MANIFEST).write_bytes(self._manifests.pop(directory))
+        manifest = Manifest.read(come)
+        remove_checkpoint(path)
+        path.parent.mkdir(exist_ok=True)
+        come.rename(path)
+        mark_latest(self._run, manifest.step, manifest.metrics)
+        if directory in self._best:
+            mark_best(self._run, *self._best.pop(directory))
+        prune(self._run, self._keep)
+
+
+def remove_traces(run_dir: Path) -> None:
+    """Nothing but the run's own files stays in its directory."""
+    (run_dir / TOKEN).unlink(missing_ok=True)
+    shutil.rmtree(run_dir / INCOMING, ignore_errors=True)
+
+
+def files_of(checkpoint: Path) -> list[Path]:
+    """All files of a checkpoint, also those of others on which it builds."""
+    manifest = Manifest.read(checkpoint)
+    names = {*manifest.files, MANIFEST}
+    names |= {
+        name for table in manifest.tables.values() for layer in table.layers for name in layer
+    }
+    found = {(checkpoint / name).resolve() for name in names}
+    for other in {path.parent for path in found}:
+        found |= {path for path in other.glob("*") if path.is_file()}
+    return sorted(found)
