@@ -36,7 +36,11 @@ class Clicks:
 
 
 def plain_auc(clicks: Clicks, seed: int) -> float:
-    """One epoch of the plain model in one process."""
+    """One epoch of the plain model in one process.
+
+    It has one thread: two that wait for each other take ages on a machine that does other things.
+    """
+    torch.set_num_threads(1)
     torch.manual_seed(seed)
     model = PlainDLRM(clicks.cardinalities, one_table=True)
     for layer in model.modules():

@@ -7,6 +7,7 @@ and the best that the model closes.
 
 import argparse
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,28 @@ QUICK = ("lr", "fm", "deepfm")
 VALID_SHARE = 0.1
 #: Brings log2(1 + value), mostly 0 to 15, near 1.
 OCTAVES = 8.0
-#: Models without an MLP learn slowly and for longer; the others would learn rows by heart.
-SHALLOW = ("lr", "fm", "ffm", "afm")
-SLOWLY = {"rate": 1e-2, "table_rate": 0.02, "epochs": 4}
-QUICKLY = {"rate": 1e-3, "table_rate": 0.05, "epochs": 1}
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Learning rates and epochs; `embedding_rate` is for the embeddings alone."""
+
+    rate: float = 1e-3
+    table_rate: float = 0.05
+    embedding_rate: float | None = None
+    epochs: int = 1
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+#: Most models learn rows by heart after one epoch. Those of few parameters learn slowly and for
+#: longer; AFM takes the mean over pairs, so its products have to become large.
+PACES = {
+    "lr": Pace(rate=1e-2, table_rate=0.02, epochs=4),
+    "fm": Pace(rate=1e-2, table_rate=0.02, epochs=4),
+    "ffm": Pace(rate=1e-2),
+    "afm": Pace(rate=1e-2, embedding_rate=0.2),
+    "autoint": Pace(arguments={"hidden": (400, 400)}),
+}
 
 
 def main() -> None:
@@ -79,8 +98,11 @@ def prepared(clicks: pa.Table) -> pa.Table:
 
 def train(name: str, directory: Path, epochs: int | None, batch_size: int) -> float:
     """The AUC of a model after training by one worker with its tables in it."""
-    pace = SLOWLY if name in SHALLOW else QUICKLY
-    arguments: dict[str, Any] = {"fields": FIELDS, "dense": DENSE}
+    pace = PACES.get(name, Pace())
+    arguments: dict[str, Any] = {"fields": FIELDS, "dense": DENSE, **pace.arguments}
+    if pace.embedding_rate is not None:
+        own = fb.optim("adagrad", lr=pace.embedding_rate)
+        arguments["table"] = {"embeddings": {"optimizer": own}}
     result = fb.fit(
         lambda: build(name, **arguments),
         str(directory / "train.parquet"),
@@ -89,10 +111,10 @@ def train(name: str, directory: Path, epochs: int | None, batch_size: int) -> fl
         label="label",
         loss="bce",
         metrics=["auc"],
-        optimizer=fb.optim("adam", lr=pace["rate"]),
-        table_optimizer=fb.optim("adagrad", lr=pace["table_rate"]),
+        optimizer=fb.optim("adam", lr=pace.rate),
+        table_optimizer=fb.optim("adagrad", lr=pace.table_rate),
         batch_size=batch_size,
-        epochs=epochs or int(pace["epochs"]),
+        epochs=epochs or pace.epochs,
         observe={"progress": "none"},
         run_dir=directory / "runs" / name,
     )

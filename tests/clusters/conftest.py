@@ -13,12 +13,13 @@ import psutil
 import pytest
 from lacking import missing
 
+from shared_memory import shared, still_shared
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Made by `make test`; see the Makefile.
 SPARK_35 = Path(sys.prefix) / "spark-3.5"
-SHARED_MEMORY = Path("/dev/shm")
 #: Models, which data frames need as long as the driver lives, or the machine keeps for others.
 KEPT = ("flambeau-spark-", "flambeau-models-")
 
@@ -34,6 +35,16 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 @pytest.fixture(scope="session")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder for temporary files of this process and of all that it starts."""
+    folder = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr("tempfile.tempdir", None)
+        yield folder
+
+
+@pytest.fixture(scope="session")
 def java() -> None:
     home = os.environ.get("JAVA_HOME")
     if shutil.which(f"{home}/bin/java" if home else "java") is None:
@@ -41,10 +52,12 @@ def java() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark_folder(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def spark_folder(
+    java: None, temporary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
     """Where all that Spark writes goes; this process and its children start Spark that way."""
     folder = tmp_path_factory.mktemp("spark")
-    for name in ("conf", "home", "tmp"):
+    for name in ("conf", "home"):
         (folder / name).mkdir()
     # Executors of a local cluster work below Spark's home, which is the package otherwise.
     for entry in Path(find_spec("pyspark").origin).parent.iterdir():
@@ -52,8 +65,8 @@ def spark_folder(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             (folder / "home" / entry.name).symlink_to(entry)
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}/tmp",
-        "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={folder}/tmp",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}",
+        "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={temporary}",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.ui.enabled": "false",
@@ -65,13 +78,11 @@ def spark_folder(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONF_DIR", str(folder / "conf"))
         patch.setenv("SPARK_HOME", str(folder / "home"))
-        patch.setenv("SPARK_LOCAL_DIRS", str(folder / "tmp"))
+        patch.setenv("SPARK_LOCAL_DIRS", str(temporary))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         # Executors find the classes of tests where the tests do.
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-        patch.setenv("TMPDIR", str(folder / "tmp"))
-        patch.setattr("tempfile.tempdir", None)
         yield folder
 
 
@@ -109,11 +120,16 @@ def run_script(spark_folder: Path) -> Callable[..., str]:
     """Runs a script of tests/clusters/scripts in a process of its own, and gives what it prints.
 
     A process has either classic sessions or those of Spark Connect (`connect`), and one version
-    of Spark: `first` are folders where modules are looked for before all others.
+    of Spark: `first` are folders where modules are looked for before all others. `by` is what runs
+    the script, if that is not Python itself.
     """
 
     def run(
-        script: str, *arguments: object, first: tuple[Path, ...] = (), connect: bool = False
+        script: str,
+        *arguments: object,
+        by: tuple[str, ...] = (),
+        first: tuple[Path, ...] = (),
+        connect: bool = False,
     ) -> str:
         path = Path(__file__).parent / "scripts" / script
         folders = [*map(str, first), os.environ["PYTHONPATH"]]
@@ -124,11 +140,11 @@ def run_script(spark_folder: Path) -> Callable[..., str]:
         if first:
             del environment["SPARK_HOME"]
         done = subprocess.run(
-            [sys.executable, str(path), *map(str, arguments)],
+            [sys.executable, *by, str(path), *map(str, arguments)],
             env=environment,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=280,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -144,33 +160,30 @@ def spark_35(spark_folder: Path) -> Path:
     return SPARK_35
 
 
-def _flambeau_processes(folder: Path) -> dict[int, str]:
+def _flambeau_processes(temporary: Path) -> dict[int, str]:
     """Live processes of ours that tests have started, on the driver or on an executor."""
     found = {}
     for process in psutil.process_iter(["cmdline", "environ", "ppid", "status"]):
-        command = " ".join(process.info["cmdline"] or [])
-        ours = (process.info["environ"] or {}).get("TMPDIR") == str(folder / "tmp")
+        command = process.info["cmdline"] or []
+        is_flambeau = any(word.startswith("flambeau.") for word in command)
+        ours = (process.info["environ"] or {}).get("TMPDIR") == str(temporary)
         # A template that hangs directly below this process waits for the driver's next job.
         waits = process.info["ppid"] == os.getpid()
         ended = process.info["status"] == psutil.STATUS_ZOMBIE
-        if ours and "flambeau" in command and not ended and not waits:
-            found[process.pid] = command
+        if ours and is_flambeau and not ended and not waits:
+            found[process.pid] = " ".join(command)
     return found
 
 
-def _shared() -> set[str]:
-    return {entry.name for entry in SHARED_MEMORY.iterdir()} if SHARED_MEMORY.is_dir() else set()
-
-
 @pytest.fixture(autouse=True)
-def nothing_left(spark_folder: Path) -> Iterator[None]:
+def nothing_left(temporary: Path) -> Iterator[None]:
     """No process, temporary file or shared memory of ours is left by a test.
 
     Spark's own processes live as long as its session; it keeps its files below names of its own.
     """
-    before = _shared()
+    before = shared()
     yield
-    assert not _flambeau_processes(spark_folder), "processes still run"
-    assert _shared() <= before
-    left = {entry.name for entry in (spark_folder / "tmp").glob("flambeau*")}
+    assert not _flambeau_processes(temporary), "processes still run"
+    assert not still_shared(shared() - before)
+    left = {entry.name for entry in temporary.glob("flambeau*")}
     assert not {name for name in left if not name.startswith(KEPT)}

@@ -1,8 +1,5 @@
 """SparkTorch's parameters in both modes, its pipelines, and scripts that import it."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,7 +33,6 @@ from flambeau.errors import ConfigError
 NET = serialize_torch_obj(Net(), nn.MSELoss(), torch.optim.Adam, lr=0.01)
 #: It never gets better.
 STUCK = serialize_torch_obj(Net(), nn.MSELoss(), torch.optim.SGD, lr=1e-30)
-DRIVER = Path(__file__).parent / "scripts" / "sparktorch_driver.py"
 
 DEFAULTS: dict[str, Any] = {
     "InputCol": "features",
@@ -191,13 +187,5 @@ def test_a_network_can_be_compiled(rows: DataFrame) -> None:
 def test_a_script_for_sparktorch_runs_unchanged(
     run_script: Callable[..., str], tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "flambeau", "run", "--alias", "sparktorch", str(DRIVER)]
-    done = subprocess.run(
-        [*command, str(tmp_path / "model")],
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout == "saved True\n"
+    by = ("-m", "flambeau", "run", "--alias", "sparktorch")
+    assert run_script("sparktorch_driver.py", tmp_path / "model", by=by) == "saved True\n"

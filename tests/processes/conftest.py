@@ -1,7 +1,6 @@
 """Tests of this tier start real processes; none of them may leave anything behind."""
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +8,7 @@ import psutil
 import pytest
 
 from flambeau.clusters.starting import TEMPLATE_MODULE
-
-SHARED_MEMORY = Path("/dev/shm")
+from shared_memory import shared, still_shared
 
 
 def _children() -> set[int]:
@@ -48,19 +46,6 @@ def _listening() -> set[int]:
     }
 
 
-def _shared() -> set[str]:
-    return {entry.name for entry in SHARED_MEMORY.iterdir()} if SHARED_MEMORY.is_dir() else set()
-
-
-def _still_shared(names: set[str]) -> set[str]:
-    """Those that stay; what tests beside this one share has a name for a moment only."""
-    deadline = time.monotonic() + 10
-    while names and time.monotonic() < deadline:
-        time.sleep(0.05)
-        names = names & _shared()
-    return names
-
-
 @pytest.fixture(autouse=True)
 def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No process, port, descriptor, temporary file or shared memory is left by a test."""
@@ -68,11 +53,11 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr("tempfile.tempdir", None)
-    before = _children(), _listening(), _shared()
+    before = _children(), _listening(), shared()
     yield
     assert not _roles(temporary), "processes still run"
     assert _children() <= before[0]
     assert _listening() <= before[1]
-    assert not _still_shared(_shared() - before[2])
+    assert not still_shared(shared() - before[2])
     # torch makes an empty folder for its compiler when it is first imported.
     assert not [name for name in os.listdir(temporary) if not name.startswith("torchinductor_")]

@@ -16,7 +16,7 @@ from torch import nn
 from flambeau.compat.sparktorch.training import train
 from flambeau.compat.sparktorch.util import TorchObject, from_text
 from flambeau.errors import ConfigError
-from flambeau.spark import TorchModel
+from flambeau.spark.model import TorchModel
 from flambeau.spark.params import Setting, SettingParams
 from flambeau.spark.persistence import StageReader, StageWriter
 

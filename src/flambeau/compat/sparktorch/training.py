@@ -14,7 +14,8 @@ from flambeau.compat.sparktorch.criterion import Criterion
 from flambeau.compat.sparktorch.util import TorchObject
 from flambeau.config import AllReduce, ParameterServer, optim
 from flambeau.errors import ConfigError
-from flambeau.spark import TorchEstimator, TorchModel
+from flambeau.spark.estimator import TorchEstimator
+from flambeau.spark.model import TorchModel
 
 _VALIDATES = "_sparktorch_validates"
 #: Spark's default for a range is as many partitions as tasks can run at a time.
