@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from flambeau.clusters.base import Cluster, Launch
+from flambeau.clusters.cores import usable_cores
 from flambeau.clusters.interfaces import local_address
 from flambeau.clusters.spark_task import Order
 from flambeau.clusters.spool import MARKER
@@ -194,18 +195,12 @@ def versions() -> dict[str, str]:
 
 
 def session_of(settings: Spark) -> Any:
-    """The session to use; an active one, if none was given."""
+    """The session to use; the one there is, or a new one, if none was given."""
     if settings.session is not None:
         return settings.session
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
-    if active is None:
-        raise ConfigError(
-            "cluster=Spark(...) needs a session, and none is active: make one with "
-            "SparkSession.builder.getOrCreate(), or give Spark(session=...)"
-        )
-    return active
+    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
 
 
 def driver_host(settings: Spark) -> str:
@@ -245,7 +240,7 @@ def slots_of(master: str, task_cpus: int) -> int | None:
     found = _LOCAL.match(master)
     if found:
         cores = found["cores"] or "1"
-        return None if cores == "*" else int(cores) // task_cpus
+        return (len(usable_cores()) if cores == "*" else int(cores)) // task_cpus
     found = _LOCAL_CLUSTER.match(master)
     if found:
         return int(found["executors"]) * (int(found["cores"]) // task_cpus)
