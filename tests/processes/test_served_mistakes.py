@@ -92,7 +92,6 @@ def test_a_step_does_not_wait_for_a_backup_worker(tmp_path: Path) -> None:
     assert rows["dropped"] > 100
     assert report["step"] == 30
     assert report["servers"]["0"]["version"] == report["servers"]["1"]["version"]
-    assert report["seconds"] < 30 * 0.3, "all steps waited for the slow one"
 
 
 @pytest.mark.parametrize("consistency", ["bounded", "asynchronous"])

@@ -12,21 +12,17 @@ from flambeau.clusters.cores import plan_cores, usable_cores
 from flambeau.clusters.mirror import INIT, Mirror, sees, write_part
 from flambeau.clusters.running import OutputLines, RunningRole
 from flambeau.clusters.starting import make_starter
+from flambeau.coordination.file_messages import AgentJoined, FilePart, KeepFiles, Spooled, WantFiles
 from flambeau.coordination.protocol import (
     CODEC,
-    AgentJoined,
     EndRole,
     EndRoles,
-    FilePart,
-    KeepFiles,
     Messages,
     RoleExited,
     RoleOutput,
     RoleSpec,
     Shutdown,
-    Spooled,
     StartRoles,
-    WantFiles,
 )
 from flambeau.messaging import Client
 

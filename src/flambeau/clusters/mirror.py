@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, final
 
-from flambeau.coordination.protocol import FilePart, FilesSent
+from flambeau.coordination.file_messages import FilePart, FilesSent
 
 PART_BYTES = 8 << 20
 MANIFEST = "manifest.json"

@@ -2,12 +2,6 @@
 
 agent -> coordinator     AgentJoined, Spooled, RoleExited, RoleOutput
 coordinator -> agent     StartRoles, EndRoles, EndRole, Shutdown
-
-With agents that do not see the driver's files:
-
-coordinator -> agent     FilePart, WantFiles, KeepFiles
-agent -> coordinator     FilePart, FilesSent
-
 role  -> coordinator     RoleJoined, ServerReady, Heartbeat, Report, RoleFailed, RoleDone
 coordinator -> role      Begin, Servers, Restore, Stop
 
@@ -28,6 +22,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from flambeau.coordination.file_messages import (
+    AgentJoined,
+    FilePart,
+    FilesSent,
+    KeepFiles,
+    Spooled,
+    WantFiles,
+)
 from flambeau.coordination.tasks import Task
 from flambeau.messaging import Codec
 
@@ -76,50 +78,6 @@ class RoleSpec(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """What people call it: `worker 3`, `server 0`, `evaluator`."""
         return self.kind if self.role is Role.EVALUATOR else f"{self.kind} {self.rank}"
-
-
-class AgentJoined(_Message, frozen=True):
-    """An agent is there; `shares`: it sees the driver's run directory."""
-
-    agent: int
-    host: str
-    shares: bool = True
-
-
-class FilePart(_Message, frozen=True):
-    """A piece of a file of the run, at `start`; the bytes are the message's buffer."""
-
-    path: str
-    start: int
-    last: bool
-
-
-class WantFiles(_Message, frozen=True):
-    """Send all files of this directory of the run."""
-
-    directory: str
-
-
-class FilesSent(_Message, frozen=True):
-    """They have been sent; or they are `too_large`, in bytes."""
-
-    agent: int
-    directory: str
-    too_large: int = 0
-
-
-class KeepFiles(_Message, frozen=True):
-    """Other checkpoints than these may be removed."""
-
-    checkpoints: list[str]
-
-
-class Spooled(_Message, frozen=True):
-    """An agent's part of the job's data frames is in a file: rows of its batches, by frame."""
-
-    agent: int
-    rows: dict[str, list[int]]
-    size: int
 
 
 class StartRoles(_Message, frozen=True):

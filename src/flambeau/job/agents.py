@@ -7,15 +7,8 @@ from functools import partial
 from typing import Any, final
 
 from flambeau.clusters.base import Cluster, Launch
-from flambeau.coordination.protocol import (
-    AgentJoined,
-    FilePart,
-    FilesSent,
-    Messages,
-    RoleSpec,
-    Spooled,
-    StartRoles,
-)
+from flambeau.coordination.file_messages import AgentJoined, FilePart, FilesSent, Spooled
+from flambeau.coordination.protocol import Messages, RoleSpec, StartRoles
 from flambeau.job.carrying import Carrier, Send
 from flambeau.messaging import Server
 

@@ -10,7 +10,7 @@ from flambeau.checkpoint.manifest import Manifest
 from flambeau.checkpoint.references import checkpoints, mark_best, mark_latest
 from flambeau.checkpoint.retention import remove_checkpoint
 from flambeau.clusters.mirror import INIT, MANIFEST, TOKEN, parts_of, write_part
-from flambeau.coordination.protocol import FilePart, FilesSent, KeepFiles, WantFiles
+from flambeau.coordination.file_messages import FilePart, FilesSent, KeepFiles, WantFiles
 from flambeau.errors import JobFailedError
 
 #: Where files of a checkpoint wait until it is complete.

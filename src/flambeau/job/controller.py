@@ -10,17 +10,15 @@ from flambeau.clusters.base import Cluster, Launch
 from flambeau.config import Recovery
 from flambeau.coordination import failures
 from flambeau.coordination.failures import Failure, Verdict
+from flambeau.coordination.file_messages import AgentJoined, FilePart, FilesSent, Spooled
 from flambeau.coordination.membership import Membership
 from flambeau.coordination.placement import place_roles
 from flambeau.coordination.protocol import (
     CODEC,
     MAX_FRAME_BYTES,
-    AgentJoined,
     Begin,
     EndRole,
     EndRoles,
-    FilePart,
-    FilesSent,
     FromRole,
     FromShard,
     FromWorker,
@@ -37,7 +35,6 @@ from flambeau.coordination.protocol import (
     ServerReady,
     Servers,
     Shutdown,
-    Spooled,
     Stop,
 )
 from flambeau.errors import WorkerLostError

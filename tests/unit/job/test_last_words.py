@@ -5,9 +5,9 @@ from typing import Any
 
 from flambeau.clusters.base import Cluster, Launch
 from flambeau.config import Recovery
+from flambeau.coordination.file_messages import AgentJoined
 from flambeau.coordination.protocol import (
     CODEC,
-    AgentJoined,
     RoleDone,
     RoleExited,
     RoleJoined,

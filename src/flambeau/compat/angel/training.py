@@ -21,6 +21,7 @@ from flambeau.config import (
     OptimizerSpec,
     ParameterServer,
     Schedule,
+    Spark,
 )
 from flambeau.errors import ConfigError
 from flambeau.job.describe import Description
@@ -84,7 +85,7 @@ class Training:
             strategy=ParameterServer(
                 consistency="asynchronous" if job.async_ else "synchronous", servers=job.servers
             ),
-            cluster=Local(job.workers),
+            cluster=Spark(job.workers) if job.cluster == "spark" else Local(job.workers),
             compute=Compute(device="cpu"),
             checkpoints=Checkpoints(keep=1),
             evaluation=Evaluation(train=True),

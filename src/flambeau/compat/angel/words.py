@@ -62,7 +62,7 @@ class AngelJob(Settings):
     async_: bool = True
     num_data_partitions: int = Field(default=100, ge=1)
     evals: tuple[str, ...] = ("auc",)
-    cluster: Literal["local"] = "local"
+    cluster: Literal["local", "spark"] = "local"
     workers: int = Field(default=1, ge=1)
     servers: int = Field(default=1, ge=1)
     run_dir: str = ""

@@ -1,0 +1,59 @@
+"""What agents bring and carry; what else is said is in `protocol`.
+
+agent -> coordinator     AgentJoined, Spooled
+
+With agents that do not see the driver's files:
+
+coordinator -> agent     FilePart, WantFiles, KeepFiles
+agent -> coordinator     FilePart, FilesSent
+"""
+
+import msgspec
+
+
+class _Message(msgspec.Struct, frozen=True, tag=True):
+    """One kind of message; its class name is its tag."""
+
+
+class AgentJoined(_Message, frozen=True):
+    """An agent is there; `shares`: it sees the driver's run directory."""
+
+    agent: int
+    host: str
+    shares: bool = True
+
+
+class FilePart(_Message, frozen=True):
+    """A piece of a file of the run, at `start`; the bytes are the message's buffer."""
+
+    path: str
+    start: int
+    last: bool
+
+
+class WantFiles(_Message, frozen=True):
+    """Send all files of this directory of the run."""
+
+    directory: str
+
+
+class FilesSent(_Message, frozen=True):
+    """They have been sent; or they are `too_large`, in bytes."""
+
+    agent: int
+    directory: str
+    too_large: int = 0
+
+
+class KeepFiles(_Message, frozen=True):
+    """Other checkpoints than these may be removed."""
+
+    checkpoints: list[str]
+
+
+class Spooled(_Message, frozen=True):
+    """An agent's part of the job's data frames is in a file: rows of its batches, by frame."""
+
+    agent: int
+    rows: dict[str, list[int]]
+    size: int
