@@ -240,6 +240,7 @@ def test_ids_with_tables_on_servers(rows: DataFrame, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Spark's pools
 def test_a_grid_of_params_is_searched(rows: DataFrame, tmp_path: Path) -> None:
     stage = estimator(model=Net, loss="cross_entropy", epochs=2)
     grid = [
@@ -407,13 +408,11 @@ def test_a_new_session_of_spark_35(
     check_session(run_script("spark_ml.py", "local[2]", tmp_path, first=(spark_35,)), saved)
 
 
-def test_the_guide_does_what_it_says(
-    rows: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Spark's pools
+def test_the_guide_does_what_it_says(rows: DataFrame, tmp_path: Path) -> None:
     blocks = re.findall(r"^```py\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {"torch": torch, "rows": rows.drop("features")}
     for block in blocks:
-        exec(block, names)
+        exec(block.replace('"models/', f'"{tmp_path}/'), names)
     assert {"prediction", "probability", "rawPrediction"} <= set(names["scored"].columns)
     assert names["again"].stages[-1].summary.report["status"] == "finished"

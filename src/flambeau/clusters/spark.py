@@ -94,7 +94,7 @@ class SparkCluster(Cluster):
 
     def cancel(self) -> None:
         """End the stage at once."""
-        if hasattr(self._session, "interruptTag"):
+        if self._has_tags():
             self._session.interruptTag(self._tag)
         else:
             self._session.sparkContext.cancelJobGroup(self._tag)
@@ -135,9 +135,14 @@ class SparkCluster(Cluster):
         profile = self._settings.resource_profile
         return {"barrier": True} if profile is None else {"barrier": True, "profile": profile}
 
+    def _has_tags(self) -> bool:
+        """Spark 3.5 has them in sessions of Connect only."""
+        connect = type(self._session).__module__.startswith("pyspark.sql.connect")
+        return connect or not self._session.version.startswith("3.")
+
     def _mark_job(self, tag: str) -> None:
         """So that this job alone can be cancelled; marks belong to threads."""
-        if hasattr(self._session, "addTag"):
+        if self._has_tags():
             self._session.addTag(tag)
         else:
             self._session.sparkContext.setJobGroup(tag, "Flambeau", interruptOnCancel=True)

@@ -24,6 +24,7 @@ from flambeau.checkpoint import Manifest, RunDirectory, resolve, user_code
 from flambeau.checkpoint.durable import write_atomically
 from flambeau.checkpoint.manifest import MANIFEST, FileEntry, TableEntry
 from flambeau.checkpoint.store import (
+    Others,
     TrainingState,
     make_room,
     read_checkpoint,
@@ -154,19 +155,23 @@ def _write_checkpoint(
     folder: Path,
     step: int,
     weights: Mapping[str, Tensor],
-    others: Any = None,
+    extra: Any = None,
+    others: Others | None = None,
 ) -> None:
-    state = TrainingState(step=step, epoch=0, workers=1, model=dict(weights))
+    state = TrainingState(step=step, epoch=0, workers=1, model=dict(weights), extra=extra)
     write_snapshot(RunDirectory(folder), take_snapshot(state), others)
 
 
 def _copy_checkpoint(source: Path, folder: Path) -> None:
-    """Weights and tables of a run's checkpoint, without what only its training needs."""
+    """Weights of a run's checkpoint; with tables, also what a training needs to go on with them."""
     manifest, state = Manifest.read(source), read_checkpoint(source)
     target = make_room(RunDirectory(folder), manifest.step)
 
     def tables() -> tuple[dict[str, FileEntry], dict[str, TableEntry]]:
         files: dict[str, FileEntry] = {}
+        for name in manifest.files:
+            if manifest.tables and name.startswith("server-"):
+                _take(source, name, target, files)
         entries = {
             name: TableEntry(
                 spec=entry.spec,
@@ -177,7 +182,8 @@ def _copy_checkpoint(source: Path, folder: Path) -> None:
         }
         return files, entries
 
-    _write_checkpoint(folder, manifest.step, state.model, tables)
+    extra = state.extra if manifest.tables else None
+    _write_checkpoint(folder, manifest.step, state.model, extra, tables)
 
 
 def _take(source: Path, path: str, target: Path, files: dict[str, FileEntry]) -> str:
