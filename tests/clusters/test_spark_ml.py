@@ -215,11 +215,20 @@ def test_sparse_vectors_stay_sparse(spark: SparkSession) -> None:
 
 
 def test_ids_with_tables_on_servers(rows: DataFrame, tmp_path: Path) -> None:
-    clicks = rows.selectExpr("id", "a", "b", "id % 5 as item", "int(id % 5 < 2) as label")
+    # A number is missing now and then, and the id is made of two texts.
+    clicks = rows.selectExpr(
+        "id",
+        "if(id = 0, null, a) as a",
+        "b",
+        "string(id % 5) as shop",
+        "string(id % 2) as day",
+        "int(id % 5 < 2) as label",
+    )
     first = estimator(
         model=Clicks,
         inputCols={"numbers": ["a", "b"], "item": "item"},
         loss="bce",
+        fitParams=QUIET | {"fill": {"a": 0.0}, "crosses": {"item": ["shop", "day"]}},
         strategy=fb.ParameterServer(servers=2),
         tableOptimizer=fb.optim("adagrad", lr=0.5),
         epochs=5,
