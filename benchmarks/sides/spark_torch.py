@@ -1,0 +1,122 @@
+"""Both sides of the SparkTorch benchmark: the same script, whoever `sparktorch` is.
+
+spark_torch.py SIDE vectors FROM FOLDER          the same rows with a column of vectors
+spark_torch.py SIDE fit DATA MODE ITERATIONS...  fits one after the other, in one session
+spark_torch.py SIDE transform DATA MORE_DATA     both, in one session
+
+SIDE is `ours` or `peer`.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+from spark_workload import (
+    BATCH_ROWS,
+    CLASSES,
+    FEATURES,
+    HELD_OUT,
+    WORKERS,
+    answer,
+    draw,
+    seconds,
+    session,
+)
+from torch import nn
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+HELD_OUT_ROWS = 5000
+HIDDEN = 256
+
+
+def network() -> nn.Module:
+    """An MLP with the same weights at every call."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(FEATURES, HIDDEN),
+        nn.ReLU(),
+        nn.Linear(HIDDEN, HIDDEN),
+        nn.ReLU(),
+        nn.Linear(HIDDEN, CLASSES),
+    )
+
+
+def vectors(source: str, folder: str) -> None:
+    """Rows as SparkTorch takes them, in as many files as there are workers."""
+    from pyspark.ml.functions import array_to_vector
+    from pyspark.sql import functions as F
+
+    rows = session().read.parquet(source)
+    features = array_to_vector(F.col("features").cast("array<double>")).alias("features")
+    chosen = rows.select(features, F.col("label").cast("double")).repartition(WORKERS)
+    chosen.write.parquet(folder)
+    answer(rows=rows.count())
+
+
+def fit(data: str, mode: str, *iterations: str) -> None:
+    """How long each fit took, and the accuracy after the last, on rows that were held out."""
+    from sparktorch import SparkTorch, serialize_torch_obj
+
+    rows = session().read.parquet(data).repartition(WORKERS).cache()
+    rows.count()
+    torch_object = serialize_torch_obj(network(), nn.CrossEntropyLoss(), torch.optim.Adam, lr=0.001)
+    taken: list[float] = []
+    model: Any = None
+    for count in map(int, iterations):
+        estimator = SparkTorch(
+            inputCol="features",
+            labelCol="label",
+            torchObj=torch_object,
+            mode=mode,
+            iters=count,
+            miniBatch=BATCH_ROWS,
+            partitions=WORKERS,
+        )
+        each, model = seconds(lambda estimator=estimator: estimator.fit(rows))
+        taken.append(each)
+    answer(seconds=taken, accuracy=accuracy(model.getPytorchModel()))
+
+
+def accuracy(trained: nn.Module) -> float:
+    x, y = draw(HELD_OUT_ROWS, HELD_OUT)
+    with torch.inference_mode():
+        found = trained.eval()(torch.from_numpy(x)).argmax(1)
+    return float((found == torch.from_numpy(y)).double().mean())
+
+
+def transform(*data: str) -> None:
+    """How long it took to predict each; of the columns, the predictions alone are asked for."""
+    from sparktorch.inference import create_spark_torch_model
+
+    stage, spark = create_spark_torch_model(network()), session()
+
+    def predict(frame: "DataFrame") -> None:
+        stage.transform(frame).select("predicted").write.format("noop").mode("overwrite").save()
+
+    taken = [seconds(lambda f=folder: predict(spark.read.parquet(f)))[0] for folder in data]
+    answer(seconds=taken, rows=[spark.read.parquet(folder).count() for folder in data])
+
+
+def be_ours() -> None:
+    """Make `import sparktorch` mean Flambeau."""
+    from flambeau.compat import alias
+
+    alias("sparktorch")
+
+
+def stay_on_this_machine() -> None:
+    """SparkTorch's server listens on all interfaces; here it must not."""
+    from flask import Flask
+    from sparktorch.server import Server
+
+    run = Flask.run
+    Flask.run = lambda app, host, **options: run(app, host="127.0.0.1", **options)
+    Server.determine_master = staticmethod(lambda port: f"127.0.0.1:{port}")
+
+
+if __name__ == "__main__":
+    side, command, *arguments = sys.argv[1:]
+    be_ours() if side == "ours" else stay_on_this_machine()
+    {"vectors": vectors, "fit": fit, "transform": transform}[command](*arguments)
