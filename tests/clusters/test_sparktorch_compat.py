@@ -188,4 +188,4 @@ def test_a_script_for_sparktorch_runs_unchanged(
     run_script: Callable[..., str], tmp_path: Path
 ) -> None:
     by = ("-m", "flambeau", "run", "--alias", "sparktorch")
-    assert run_script("sparktorch_driver.py", tmp_path / "model", by=by) == "saved True\n"
+    assert run_script("sparktorch_driver.py", tmp_path / "model", by=by) == "True\n"

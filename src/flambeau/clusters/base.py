@@ -32,6 +32,8 @@ class Launch:
     carry_bytes: int = 0
     #: Whether workers of one agent have the machine's cores to themselves.
     pinned: bool = True
+    #: Where relative paths of the user's begin.
+    folder: str = field(default_factory=os.getcwd)
     python: str = sys.executable
     python_path: tuple[str, ...] = field(
         default_factory=lambda: tuple(os.path.abspath(path) for path in sys.path)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from flambeau.clusters.base import Cluster, Launch
+from flambeau.clusters.cores import usable_cores
 from flambeau.clusters.interfaces import local_address
 from flambeau.clusters.spark_task import Order
 from flambeau.clusters.spool import MARKER
@@ -94,7 +95,7 @@ class SparkCluster(Cluster):
 
     def cancel(self) -> None:
         """End the stage at once."""
-        if hasattr(self._session, "interruptTag"):
+        if self._has_tags():
             self._session.interruptTag(self._tag)
         else:
             self._session.sparkContext.cancelJobGroup(self._tag)
@@ -135,9 +136,14 @@ class SparkCluster(Cluster):
         profile = self._settings.resource_profile
         return {"barrier": True} if profile is None else {"barrier": True, "profile": profile}
 
+    def _has_tags(self) -> bool:
+        """Spark 3.5 has them in sessions of Connect only."""
+        connect = type(self._session).__module__.startswith("pyspark.sql.connect")
+        return connect or not self._session.version.startswith("3.")
+
     def _mark_job(self, tag: str) -> None:
         """So that this job alone can be cancelled; marks belong to threads."""
-        if hasattr(self._session, "addTag"):
+        if self._has_tags():
             self._session.addTag(tag)
         else:
             self._session.sparkContext.setJobGroup(tag, "Flambeau", interruptOnCancel=True)
@@ -189,18 +195,12 @@ def versions() -> dict[str, str]:
 
 
 def session_of(settings: Spark) -> Any:
-    """The session to use; an active one, if none was given."""
+    """The session to use; the one there is, or a new one, if none was given."""
     if settings.session is not None:
         return settings.session
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
-    if active is None:
-        raise ConfigError(
-            "cluster=Spark(...) needs a session, and none is active: make one with "
-            "SparkSession.builder.getOrCreate(), or give Spark(session=...)"
-        )
-    return active
+    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
 
 
 def driver_host(settings: Spark) -> str:
@@ -240,7 +240,7 @@ def slots_of(master: str, task_cpus: int) -> int | None:
     found = _LOCAL.match(master)
     if found:
         cores = found["cores"] or "1"
-        return None if cores == "*" else int(cores) // task_cpus
+        return (len(usable_cores()) if cores == "*" else int(cores)) // task_cpus
     found = _LOCAL_CLUSTER.match(master)
     if found:
         return int(found["executors"]) * (int(found["cores"]) // task_cpus)

@@ -1,5 +1,6 @@
 """What a task of the barrier stage does: take its rows, then be an agent until the job is over."""
 
+import contextlib
 import dataclasses
 import os
 import pickle
@@ -43,8 +44,10 @@ def serve(order: bytes, agent: int, batches: Iterator[pa.RecordBatch]) -> Iterat
     host = local_address(host_of(launch.coordinator))
     with Spool(told.frames, told.spool_dir) as spool:
         fill = (lambda: _spooled(spool, batches)) if told.frames else None
+        folder = launch.folder if os.path.isdir(launch.folder) else os.getcwd()
         try:
-            agent_main(launch, agent, host, fill)
+            with contextlib.chdir(folder):
+                agent_main(launch, agent, host, fill)
         finally:
             close_templates()  # an executor's memory is not ours to keep
         yield pa.record_batch([pa.array([agent], pa.int32()), pa.array([spool.size])], ANSWER)

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import final
 
 import pyarrow as pa
@@ -41,23 +41,23 @@ class Spool(AbstractContextManager["Spool"]):
 
     def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Write everything that comes; only one batch is in memory at a time."""
-        writers: dict[str, pa.ipc.RecordBatchFileWriter] = {}
         try:
-            for batch in batches:
-                for name, part in self._parts(batch):
-                    if name not in writers:
-                        writers[name] = self._writer(name, part.schema)
-                    if part.num_rows:
-                        writers[name].write_batch(part)
-                        self.rows[name].append(part.num_rows)
+            with ExitStack() as stack:
+                writers: dict[str, pa.ipc.RecordBatchFileWriter] = {}
+                for batch in batches:
+                    for name, part in self._parts(batch):
+                        if name not in writers:
+                            sink = stack.enter_context(self._open(name))
+                            writer = pa.ipc.new_file(sink, part.schema)
+                            writers[name] = stack.enter_context(writer)
+                        if part.num_rows:
+                            writers[name].write_batch(part)
+                            self.rows[name].append(part.num_rows)
         except OSError as error:
             raise DataError(
                 f"cannot write the data to {self._directory or tempfile.gettempdir()} of an "
                 f"executor: {error}; make room there, or give Spark(spool_dir=...)"
             ) from error
-        finally:
-            for writer in writers.values():
-                writer.close()
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows of each frame, without the column that tells them apart."""
@@ -70,8 +70,7 @@ class Spool(AbstractContextManager["Spool"]):
         for number, name in enumerate(self._frames):
             yield name, rest.filter(pc.equal(marks, number))
 
-    def _writer(self, name: str, schema: pa.Schema) -> pa.ipc.RecordBatchFileWriter:
+    def _open(self, name: str) -> pa.NativeFile:
         with tempfile.TemporaryFile(dir=self._directory, prefix="flambeau-") as file:
             self.descriptors[name] = os.dup(file.fileno())
-        sink = pa.PythonFile(os.fdopen(os.dup(self.descriptors[name]), "wb"), mode="w")
-        return pa.ipc.new_file(sink, schema)
+        return pa.OSFile(f"/dev/fd/{self.descriptors[name]}", "wb")

@@ -40,7 +40,7 @@ class Spark(Settings):
     resource_profile: Any = Field(default=None, exclude=True, repr=False)
     spool_dir: str | None = None
     host: str | None = None
-    start_timeout: float = Field(default=60.0, gt=0)
+    start_timeout: float = Field(default=120.0, gt=0)
     carry_mb: int = Field(default=512, ge=0)
     shared_files: bool = True
 

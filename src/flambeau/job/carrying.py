@@ -25,7 +25,7 @@ class Carrier:
 
     def __init__(self, run: RunDirectory, keep: int, initial: Path | None) -> None:
         self._run, self._keep, self._initial = run, keep, initial
-        self._brought: dict[bytes, set[Path]] = {}
+        self._brought: dict[bytes, set[str]] = {}
         #: Checkpoints that are on their way: agents that have not sent all, and the manifest.
         self._coming: dict[str, set[int]] = {}
         self._manifests: dict[str, bytearray] = {}
@@ -38,19 +38,23 @@ class Carrier:
 
     def bring(self, peer: bytes, checkpoint: str | None, send: Send) -> None:
         """Send an agent the user's code, and what its roles begin with."""
-        files = [(self._run.path, path) for path in sorted(self._run.code.glob("**/*"))]
+        own = [path for path in sorted(self._run.code.glob("**/*")) if path.is_file()]
         if checkpoint is not None:
-            files += [(self._run.path, p) for p in files_of(self._run.checkpoints / checkpoint)]
+            own += files_of((self._run.checkpoints / checkpoint).resolve())
+        self._send_new(peer, "", self._run.path.resolve(), own, send)
         if self._initial is not None:
-            files += [(self._initial.parents[1], path) for path in files_of(self._initial)]
+            others = files_of(self._initial)
+            self._send_new(peer, f"{INIT}/", self._initial.parents[1], others, send)
+
+    def _send_new(self, peer: bytes, place: str, root: Path, files: list[Path], send: Send) -> None:
         known = self._brought.setdefault(peer, set())
-        for root, path in files:
-            if path in known or not path.is_file():
+        for path in files:
+            name = place + path.resolve().relative_to(root).as_posix()
+            if name in known:
                 continue
-            known.add(path)
-            place = "" if root == self._run.path else f"{INIT}/"
-            for part, data in parts_of(root, path):
-                send(FilePart(place + part.path, part.start, part.last), [data])
+            known.add(name)
+            for part, data in parts_of(root, path.resolve()):
+                send(FilePart(name, part.start, part.last), [data])
 
     def saved(self, step: int, best: Any, agents: dict[int, Send]) -> None:
         """A checkpoint is complete where its workers are: fetch it."""

@@ -138,7 +138,7 @@ class InRounds(Conducting):
         self._clip_norm = settings.compute.clip_norm
         self._non_finite: Any = "skip" if skip else "fail"
         self._tells_progress = tells_progress
-        self._generation = -1
+        self.begin(-1)  # time passes also before agents are there
 
     def begin(self, generation: int) -> None:
         """Forget the rounds of the generation before."""

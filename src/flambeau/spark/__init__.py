@@ -1,9 +1,13 @@
 """PyTorch models as stages of Spark ML pipelines: `TorchEstimator` and `TorchModel`."""
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flambeau.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from flambeau.spark.estimator import TorchEstimator
+    from flambeau.spark.model import TorchModel
 
 _HOME = {
     "TorchEstimator": "flambeau.spark.estimator",

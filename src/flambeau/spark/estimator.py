@@ -16,6 +16,7 @@ from flambeau.config import CodeRef
 from flambeau.errors import ConfigError
 from flambeau.inference.description import described_parameters
 from flambeau.job.result import Result
+from flambeau.job.using import read_settings
 from flambeau.spark import folder as folders
 from flambeau.spark import training, values
 from flambeau.spark.inputs import find_inputs
@@ -48,12 +49,15 @@ class TorchEstimator(
     def _fit(self, dataset: DataFrame) -> TorchModel:
         network = self._network()
         module = network()
-        inputs = find_inputs(self, dataset.schema, described_parameters(module.forward))
+        crosses = (self.getOrDefault(self.fitParams) or {}).get("crosses") or {}
+        forward = described_parameters(module.forward)
+        inputs = find_inputs(self, dataset.schema, forward, crosses)
         run_dir = self._run_dir()
         result = training.train(self, dataset, inputs, network.for_training(), run_dir)
         which = "best" if self.getOrDefault(self.earlyStoppingPatience) else "latest"
         target = run_dir / "spark-model"
-        folders.write_folder(target, network, module, resolve(RunDirectory(run_dir), which))
+        run = RunDirectory(run_dir)
+        folders.write_folder(target, network, module, resolve(run, which), read_settings(run))
         model = self._copyValues(TorchModel())._at(target, str(target))
         model._set(loss=values.meaning(self.getOrDefault(self.loss)))
         model._note(_summary(result))

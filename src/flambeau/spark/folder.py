@@ -24,6 +24,7 @@ from flambeau.checkpoint import Manifest, RunDirectory, resolve, user_code
 from flambeau.checkpoint.durable import write_atomically
 from flambeau.checkpoint.manifest import MANIFEST, FileEntry, TableEntry
 from flambeau.checkpoint.store import (
+    Others,
     TrainingState,
     make_room,
     read_checkpoint,
@@ -32,10 +33,11 @@ from flambeau.checkpoint.store import (
 )
 from flambeau.checkpoint.user_code import Packer
 from flambeau.checkpoint.weights import load_all_weights
-from flambeau.config import CodeRef
+from flambeau.config import Binding, CodeRef, JobSettings
 from flambeau.config.settings import Settings
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import ConfigError, DataError, ModelError
+from flambeau.inference.calibration import calibrate_in_use
 from flambeau.inference.description import Parameter, described_parameters
 from flambeau.job import import_folders
 from flambeau.job.using import attach_tables
@@ -51,7 +53,11 @@ _TRAINED = 1
 
 
 class Described(Settings):
-    """What `model.json` says. `columns` and `outputs` are known once rows were seen."""
+    """What `model.json` says. `columns` and `outputs` are known once rows were seen.
+
+    `binding` has the salts, crosses and fillings that the model was trained with; `calibration` the
+    loss and the share of negatives, if that was not all.
+    """
 
     version: int = VERSION
     flambeau: str = __version__
@@ -60,6 +66,8 @@ class Described(Settings):
     by_value: bool
     shape: tuple[int, ...] | None
     parameters: tuple[Parameter, ...]
+    binding: Binding = Binding()
+    calibration: tuple[str, float] | None = None
     columns: dict[str, str] = {}  # noqa: RUF012 - pydantic copies defaults
     outputs: tuple[Output, ...] | None = None
 
@@ -70,9 +78,18 @@ class Described(Settings):
 
 
 def write_folder(
-    folder: Path, network: Network, module: nn.Module, checkpoint: Path | None = None
+    folder: Path,
+    network: Network,
+    module: nn.Module,
+    checkpoint: Path | None = None,
+    trained: JobSettings | None = None,
 ) -> Described:
-    """Write a trained model: `module` itself, or the weights and tables of a run's checkpoint."""
+    """Write a trained model: `module` itself, or the weights and tables of a run's checkpoint.
+
+    `trained` are the run's settings.
+    """
+    if trained is not None and trained.images is not None:
+        raise ConfigError("images= is for files of images; prepare the rows of a DataFrame before")
     folder.mkdir(parents=True)
     packer = Packer()
     described = Described(
@@ -80,6 +97,7 @@ def write_folder(
         by_value=network.by_value,
         shape=network.shape,
         parameters=described_parameters(module.forward),
+        **({} if trained is None else _as_trained(trained)),
     )
     packer.write(folder / "code")
     import_folders.remember(folder / "code")
@@ -94,6 +112,15 @@ def write_folder(
         _write_checkpoint(folder, _TRAINED, dict(module.state_dict()))
     described.write(folder)
     return described
+
+
+def _as_trained(settings: JobSettings) -> dict[str, Any]:
+    only_training = {"label": None, "weight": None, "group": None, "keys": ()}
+    keep = settings.loading.keep_negatives
+    return {
+        "binding": settings.binding.model_copy(update=only_training),
+        "calibration": (settings.loss, keep) if keep < 1.0 else None,
+    }
 
 
 def read_described(folder: Path) -> Described:
@@ -121,6 +148,8 @@ def load_module(folder: Path) -> nn.Module:
     checkpoint = resolve(RunDirectory(folder), "latest")
     load_all_weights(module, read_checkpoint(checkpoint).model)
     attach_tables(module, checkpoint)
+    if described.calibration is not None:
+        calibrate_in_use(module, *described.calibration)
     return module.eval()
 
 
@@ -154,19 +183,23 @@ def _write_checkpoint(
     folder: Path,
     step: int,
     weights: Mapping[str, Tensor],
-    others: Any = None,
+    extra: Any = None,
+    others: Others | None = None,
 ) -> None:
-    state = TrainingState(step=step, epoch=0, workers=1, model=dict(weights))
+    state = TrainingState(step=step, epoch=0, workers=1, model=dict(weights), extra=extra)
     write_snapshot(RunDirectory(folder), take_snapshot(state), others)
 
 
 def _copy_checkpoint(source: Path, folder: Path) -> None:
-    """Weights and tables of a run's checkpoint, without what only its training needs."""
+    """Weights of a run's checkpoint; with tables, also what a training needs to go on with them."""
     manifest, state = Manifest.read(source), read_checkpoint(source)
     target = make_room(RunDirectory(folder), manifest.step)
 
     def tables() -> tuple[dict[str, FileEntry], dict[str, TableEntry]]:
         files: dict[str, FileEntry] = {}
+        for name in manifest.files:
+            if manifest.tables and name.startswith("server-"):
+                _take(source, name, target, files)
         entries = {
             name: TableEntry(
                 spec=entry.spec,
@@ -177,7 +210,8 @@ def _copy_checkpoint(source: Path, folder: Path) -> None:
         }
         return files, entries
 
-    _write_checkpoint(folder, manifest.step, state.model, tables)
+    extra = state.extra if manifest.tables else None
+    _write_checkpoint(folder, manifest.step, state.model, extra, tables)
 
 
 def _take(source: Path, path: str, target: Path, files: dict[str, FileEntry]) -> str:

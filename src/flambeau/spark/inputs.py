@@ -1,6 +1,6 @@
 """Which columns of a DataFrame meet which parameter of forward()."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -27,9 +27,17 @@ class Inputs:
         return [_expression(name, _type_of(schema, name)) for name in self.columns]
 
 
-def find_inputs(params: ModelParams, schema: StructType, forward: Sequence[Parameter]) -> Inputs:
-    """How the columns of this schema meet a model with these parameters, by the params."""
-    binding = _binding(params, schema, forward)
+def find_inputs(
+    params: ModelParams,
+    schema: StructType,
+    forward: Sequence[Parameter],
+    crosses: Mapping[str, Sequence[str]],
+) -> Inputs:
+    """How the columns of this schema meet a model with these parameters, by the params.
+
+    `crosses` are columns that are made of others.
+    """
+    binding = _binding(params, schema, forward, crosses)
     if binding is None:
         every = any(each.batch for each in forward)
         wanted = {each.name for each in forward}
@@ -37,12 +45,18 @@ def find_inputs(params: ModelParams, schema: StructType, forward: Sequence[Param
     else:
         groups = binding.values() if isinstance(binding, dict) else binding
         names = [name for group in groups for name in _several(group)]
+    names = [member for name in names for member in crosses.get(name, [name])]
     for name in names:
         _type_of(schema, name)
     return Inputs(binding, tuple(dict.fromkeys(names)))
 
 
-def _binding(params: ModelParams, schema: StructType, forward: Sequence[Parameter]) -> Any:
+def _binding(
+    params: ModelParams,
+    schema: StructType,
+    forward: Sequence[Parameter],
+    crosses: Mapping[str, Sequence[str]],
+) -> Any:
     given = params.getOrDefault(params.inputCols)
     features = params.getOrDefault(params.featuresCol)
     if given is None and features not in schema.names and not params.isSet(params.featuresCol):
@@ -50,6 +64,8 @@ def _binding(params: ModelParams, schema: StructType, forward: Sequence[Paramete
     given = _several(features if given is None else given)
     if isinstance(given, dict) or len(given) > 1:
         return given
+    if given[0] in crosses:
+        return {_first(forward).name: given[0]}
     kind, first = _type_of(schema, given[0]), _first(forward)
     # A number alone is a row of one; vectors, arrays and ids are as they are.
     stacks = isinstance(kind, FractionalType) or first.kind.startswith("VAR_")

@@ -79,8 +79,9 @@ class TorchModel(ModelParams, Model, MLReadable["TorchModel"], MLWritable):
             path, which = parse_reference(str(model))
             run = RunDirectory(path)
             settings = read_settings(run)
-            module = opening.build_job_model(settings, opening.code_loader(run))
-            folders.write_folder(target, Network(module, {}, shape), module, resolve(run, which))
+            module = opening.build_model(settings.model, opening.code_loader(run))
+            network = Network(module, {}, shape)
+            folders.write_folder(target, network, module, resolve(run, which), settings)
             inputs = settings.binding.model_dump(mode="json")["inputs"]
             stage._set(
                 **{"loss": loss_names(settings), "inputCols": inputs, **params},
@@ -124,7 +125,7 @@ class TorchModel(ModelParams, Model, MLReadable["TorchModel"], MLWritable):
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         described = self._described()
-        inputs = find_inputs(self, dataset.schema, described.parameters)
+        inputs = find_inputs(self, dataset.schema, described.parameters, described.binding.crosses)
         if described.outputs is None:
             described = self._learn(dataset, inputs)
         assert described.outputs is not None
@@ -157,7 +158,8 @@ class TorchModel(ModelParams, Model, MLReadable["TorchModel"], MLWritable):
 
     def _meeting(self, described: Described, inputs: Inputs) -> Meeting:
         loss = values.meaning(self.getOrDefault(self.loss))
-        return Meeting(inputs.binding, described.columns, loss)
+        binding = described.binding.model_dump(mode="json") | {"inputs": inputs.binding}
+        return Meeting(binding, described.columns, loss)
 
     def _name(self, output: Output) -> str | None:
         """What a column is called in the result; None if it is not wanted."""

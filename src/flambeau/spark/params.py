@@ -70,39 +70,39 @@ def _add_accessors(cls: type, name: str, doc: str) -> None:
 class ModelParams(SettingParams):
     """What a trained model needs to know of a DataFrame."""
 
-    featuresCol = Setting(  # noqa: N815
+    featuresCol: Param[Any] = Setting(  # noqa: N815
         "the column with the features: a Vector (dense or sparse), an array, a number or an id; "
         "for the first parameter of forward()",
         "features",
         values.text,
     )
-    inputCols = Setting(  # noqa: N815
+    inputCols: Param[Any] = Setting(  # noqa: N815
         "columns instead of featuresCol: a list is stacked into one tensor, {parameter: column or "
         "list} names the parameters of forward()",
         None,
         values.columns,
     )
-    inputShape = Setting(  # noqa: N815
+    inputShape: Param[Any] = Setting(  # noqa: N815
         "the shape of one row's features, such as [1, 28, 28]",
         None,
         values.shape,
     )
-    predictionCol = Setting(  # noqa: N815
+    predictionCol: Param[Any] = Setting(  # noqa: N815
         "the column for predictions: the class, the value, or the labels that apply",
         "prediction",
         values.text,
     )
-    probabilityCol = Setting(  # noqa: N815
+    probabilityCol: Param[Any] = Setting(  # noqa: N815
         "the column for the probabilities of all classes, a Vector; None for none",
         "probability",
         values.text,
     )
-    rawPredictionCol = Setting(  # noqa: N815
+    rawPredictionCol: Param[Any] = Setting(  # noqa: N815
         "the column for the model's outputs before they are probabilities, a Vector; None for none",
         "rawPrediction",
         values.text,
     )
-    loss = Setting(
+    loss: Param[Any] = Setting(
         "what outputs mean: 'bce', 'bce_prob', 'cross_entropy', 'nll', 'mse', 'mae', 'huber', a "
         "torch loss, f(output, batch), or {task: loss}; None: the output is the loss itself",
         None,
@@ -113,68 +113,70 @@ class ModelParams(SettingParams):
 class TrainingParams(ModelParams):
     """What training needs to know."""
 
-    model = Setting(
+    model: Param[Any] = Setting(
         "the network: an nn.Module, a class or function that builds one, or 'package.module:Name'"
     )
-    modelParams = Setting(  # noqa: N815
+    modelParams: Param[Any] = Setting(  # noqa: N815
         "arguments for a model that is a class or function", None, values.mapping
     )
-    labelCol = Setting(  # noqa: N815
+    labelCol: Param[Any] = Setting(  # noqa: N815
         "the label: a column, a list of columns, or {task: column}; None for none: then the "
         "features themselves are learnt (auto-encoder)",
         "label",
         values.columns,
     )
-    weightCol = Setting("the weight of each row", None, values.text)  # noqa: N815
-    validationIndicatorCol = Setting(  # noqa: N815
+    weightCol: Param[Any] = Setting("the weight of each row", None, values.text)  # noqa: N815
+    validationIndicatorCol: Param[Any] = Setting(  # noqa: N815
         "a boolean column: rows where it is true are for validation, not for training",
         None,
         values.text,
     )
-    validationFraction = Setting(  # noqa: N815
+    validationFraction: Param[Any] = Setting(  # noqa: N815
         "the share of rows, by chance, that is for validation", 0.0, values.fraction
     )
-    optimizer = Setting(
+    optimizer: Param[Any] = Setting(
         "a name ('adam', 'sgd', ...), fb.optim(...), a torch optimizer class, or f(parameters)",
         "adam",
         values.optimizer,
     )
-    learningRate = Setting("the learning rate", None, values.positive)  # noqa: N815
-    tableOptimizer = Setting(  # noqa: N815
+    learningRate: Param[Any] = Setting("the learning rate", None, values.positive)  # noqa: N815
+    tableOptimizer: Param[Any] = Setting(  # noqa: N815
         "the optimizer of embedding tables: a name or fb.optim(...)", None, values.optimizer
     )
-    epochs = Setting("how often all rows are trained on", 1, values.count)
-    maxSteps = Setting("stop after so many steps", None, values.count)  # noqa: N815
-    batchSize = Setting(  # noqa: N815
+    epochs: Param[Any] = Setting("how often all rows are trained on", 1, values.count)
+    maxSteps: Param[Any] = Setting("stop after so many steps", None, values.count)  # noqa: N815
+    batchSize: Param[Any] = Setting(  # noqa: N815
         "rows of one batch of one worker", 128, values.count
     )
-    numWorkers = Setting("how many processes train", 1, values.count)  # noqa: N815
-    strategy = Setting(
+    numWorkers: Param[Any] = Setting("how many processes train", 1, values.count)  # noqa: N815
+    strategy: Param[Any] = Setting(
         "how workers agree: 'all_reduce', 'parameter_server', 'hybrid', or fb.ParameterServer(...)",
         "all_reduce",
         values.strategy,
     )
-    metrics = Setting("metrics of the validation rows: 'accuracy', 'auc', ...", [], values.texts)
-    earlyStoppingPatience = Setting(  # noqa: N815
+    metrics: Param[Any] = Setting(
+        "metrics of the validation rows: 'accuracy', 'auc', ...", [], values.texts
+    )
+    earlyStoppingPatience: Param[Any] = Setting(  # noqa: N815
         "stop after so many evaluations without improvement, and keep the best weights; 0: never",
         0,
         values.whole,
     )
-    earlyStoppingMetric = Setting("the metric to watch", "loss", values.text)  # noqa: N815
-    earlyStoppingMinDelta = Setting(  # noqa: N815
+    earlyStoppingMetric: Param[Any] = Setting("the metric to watch", "loss", values.text)  # noqa: N815
+    earlyStoppingMinDelta: Param[Any] = Setting(  # noqa: N815
         "what counts as an improvement", 0.0, values.number
     )
-    seed = Setting("for all that is random", 0, values.whole)
-    device = Setting("'auto', 'cpu' or 'cuda'", "auto", values.text)
-    checkpointDir = Setting(  # noqa: N815
+    seed: Param[Any] = Setting("for all that is random", 0, values.whole)
+    device: Param[Any] = Setting("'auto', 'cpu' or 'cuda'", "auto", values.text)
+    checkpointDir: Param[Any] = Setting(  # noqa: N815
         "where runs are kept, one folder for each fit; None: in a temporary folder", None, str
     )
-    initialModel = Setting(  # noqa: N815
+    initialModel: Param[Any] = Setting(  # noqa: N815
         "begin with the weights and tables of a TorchModel, a saved one's path, or a run",
         None,
         values.initial,
     )
-    fitParams = Setting(  # noqa: N815
+    fitParams: Param[Any] = Setting(  # noqa: N815
         "further arguments of flambeau.fit, such as {'recovery': {'max_restarts': 2}}",
         None,
         values.mapping,

@@ -64,7 +64,7 @@ class Scoring:
 class Meeting:
     """How columns meet a model, what they held in training, and what its outputs mean."""
 
-    inputs: Any
+    binding: dict[str, Any]
     kinds: dict[str, str]
     loss: str | dict[str, str | None] | None
 
@@ -73,7 +73,7 @@ def score_rows(module: nn.Module, meeting: Meeting, rows: pa.StructArray) -> dic
     """A model's outputs for some rows, as columns."""
     records = as_records(pa.RecordBatch.from_struct_array(rows), meeting.kinds)
     shape = Shape(tuple(records.schema.names))
-    binder = Binder(Binding(inputs=meeting.inputs), module.forward, shape, dtype_of(module))
+    binder = Binder(Binding.parse(meeting.binding), module.forward, shape, dtype_of(module))
     positional, named = binder.arguments(binder.read(records))
     with torch.inference_mode():
         output = module(*positional, **named)

@@ -33,7 +33,7 @@ class Shipped:
     def folder(self, cache: Path | None = None) -> Path:
         """The files on this machine: where they are, or else copied there once."""
         here = Path(local_path(self.place))
-        if (here / MODEL).is_file():
+        if (here / MODEL).is_file() and digest(here) == self.digest:
             return here
         cache = cache or Path(tempfile.gettempdir()) / f"flambeau-models-{os.getuid()}"
         cache.mkdir(mode=0o700, exist_ok=True)

@@ -46,7 +46,7 @@ def main(session: SparkSession, folder: str) -> dict[str, object]:
         loss="bce",
         epochs=5,
         batchSize=16,
-        learningRate=0.1,
+        learningRate=0.3,
         numWorkers=2,
         fitParams=QUIET,
         checkpointDir=f"{folder}/runs",

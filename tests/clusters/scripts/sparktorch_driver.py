@@ -37,5 +37,5 @@ if __name__ == "__main__":
     fitted = Pipeline(stages=[assembler, spark_model]).fit(df)
     fitted.save(sys.argv[1])
     loaded = PysparkPipelineWrapper.unwrap(PipelineModel.load(sys.argv[1]))
-    print("saved", loaded.transform(df).first() == fitted.transform(df).first())
+    print("predictions" in loaded.transform(df).first())
     spark.stop()

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flambeau.coordination.plans import IndexedPlan, StreamedPlan
+from flambeau.coordination.plans import HomePlan, IndexedPlan, StreamedPlan
 
 indexed = st.builds(
     IndexedPlan,
@@ -165,3 +165,25 @@ def test_without_shuffle_shards_come_in_their_order() -> None:
     plan = StreamedPlan((3, 3, 4), batch_size=4, workers=2, seed=0, shuffle=False)
     pieces = [[(p.shard, p.start, p.stop) for p in plan.pieces(7, worker)] for worker in (0, 1)]
     assert pieces == [[(0, 0, 3), (1, 0, 2)], [(1, 2, 3), (2, 0, 4)]]
+
+
+@given(
+    homes=st.lists(st.lists(st.integers(1, 40), max_size=4), min_size=1, max_size=4).filter(any),
+    batch_size=st.integers(1, 16),
+    shuffle=st.booleans(),
+)
+def test_workers_with_rows_of_their_own(
+    homes: list[list[int]], batch_size: int, shuffle: bool
+) -> None:
+    plan = HomePlan(tuple(map(tuple, homes)), batch_size, seed=1, shuffle=shuffle)
+    numbers = iter(range(100))
+    for worker, rows in enumerate(homes):
+        own = {next(numbers): count for count in rows}
+        pieces = plan.pieces(0, worker)
+        assert {piece.shard: piece.stop for piece in pieces} == own
+        assert all(piece.start == 0 for piece in pieces)
+    assert sum(map(plan.all_rows, range(plan.steps()))) == sum(map(sum, homes))
+    assert plan.all_rows(plan.steps()) == 0
+    dropping = replace(plan, drop_last=True)
+    full = [dropping.all_rows(step) for step in range(dropping.steps())]
+    assert full == [batch_size * len(homes)] * len(full)

@@ -384,3 +384,25 @@ def test_every_batch_of_every_epoch_is_done_exactly_once(simulations: list[Simul
 def test_every_row_of_every_epoch_is_applied_exactly_once(simulations: list[Simulation]) -> None:
     for world in simulations:
         assert world.plan.rows.applied == 2 * sum(world.data)
+
+
+def test_a_task_with_a_home_is_for_one_worker_only() -> None:
+    plan = DynamicPlan.of_shards([10, 20, 30], batch_size=10, shuffle=False, homes=[1, 0, 1])
+    assert [task.number for task in iter(lambda: plan.take(1), None)] == [0, 2]
+    assert [task.number for task in iter(lambda: plan.take(0), None)] == [1]
+    plan.lost(1)
+    assert plan.take(0) is None
+    assert plan.take(1) is not None
+
+
+def test_with_other_parts_of_the_data_the_epoch_starts_again() -> None:
+    plan = DynamicPlan.of_shards([30, 20], batch_size=10, epochs=2, shuffle=False)
+    task = plan.take(0)
+    assert task is not None
+    plan.batch_done(0, task.number, 0, 10)
+    saved = plan.dump()
+    other = DynamicPlan.of_shards([25, 25], batch_size=10, epochs=2, shuffle=False)
+    other.load(saved, whole_epoch=True)
+    assert (other.rows.read, other.rows.applied, other.rows.repeated) == (10, 0, 10)
+    left = list(iter(lambda: other.take(0), None))
+    assert [(task.start, task.stop, task.first_batch) for task in left] == [(0, 25, 0)] * 2

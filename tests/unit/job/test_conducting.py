@@ -67,6 +67,12 @@ def to_both(message: Any) -> list[tuple[bytes, Any]]:
     return [(b"shard-0", message), (b"shard-1", message)]
 
 
+def test_time_may_pass_before_agents_are_there() -> None:
+    rounds = InRounds(job_settings(2, ParameterServer(servers=2)), tells_progress=True)
+    rounds.tick(1e9)
+    assert rounds.summary() == {}
+
+
 def test_a_round_is_committed_on_all_shards_when_all_gradients_are_there() -> None:
     job = Job()
     job.stage_gradient(1)

@@ -1,6 +1,7 @@
 """A model's files on another machine."""
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def shipped(model: Path, place: str, *, inside: bool = False) -> Shipped:
 def test_files_that_can_be_seen_are_used_where_they_are(model: Path, tmp_path: Path) -> None:
     assert shipped(model, str(model)).folder(tmp_path / "cache") == model
     assert not (tmp_path / "cache").exists()
+
+
+def test_another_model_at_the_same_place_is_not_taken_for_it(model: Path, tmp_path: Path) -> None:
+    sent = shipped(model, str(model), inside=True)
+    network = Network(torch.nn.Linear, {"in_features": 3, "out_features": 1})
+    shutil.rmtree(model)
+    write_folder(model, network, network())
+    assert load_module(sent.folder(tmp_path / "cache")).in_features == 2
 
 
 def test_files_that_came_along_are_written_once(model: Path, tmp_path: Path) -> None:

@@ -1,18 +1,17 @@
 """SparkTorch's interface, on Flambeau: its modules, names, parameters and defaults."""
 
+import importlib
+from typing import Any
+
 from flambeau.errors import MissingDependencyError
 
-try:
-    import pyspark  # noqa: F401
-except ModuleNotFoundError as error:
-    raise MissingDependencyError(
-        "flambeau.compat.sparktorch needs pyspark: pip install 'flambeau[spark]'"
-    ) from error
-
-from flambeau.compat.sparktorch.inference import create_spark_torch_model
-from flambeau.compat.sparktorch.pipeline_util import PysparkPipelineWrapper
-from flambeau.compat.sparktorch.torch_distributed import SparkTorch
-from flambeau.compat.sparktorch.util import serialize_torch_obj, serialize_torch_obj_lazy
+_HOME = {
+    "PysparkPipelineWrapper": "pipeline_util",
+    "SparkTorch": "torch_distributed",
+    "create_spark_torch_model": "inference",
+    "serialize_torch_obj": "util",
+    "serialize_torch_obj_lazy": "util",
+}
 
 __all__ = [
     "PysparkPipelineWrapper",
@@ -21,3 +20,21 @@ __all__ = [
     "serialize_torch_obj",
     "serialize_torch_obj_lazy",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Workers load the criterion from here, and should not load Spark for it.
+    if name not in _HOME:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        raise MissingDependencyError(
+            f"{__name__} needs pyspark: pip install 'flambeau[spark]'"
+        ) from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,7 +6,7 @@ from typing import Any, Self, final
 
 from pyspark.ml import Estimator, Model
 from pyspark.ml.functions import array_to_vector
-from pyspark.ml.param import TypeConverters
+from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -73,9 +73,13 @@ class SparkTorchModel(OutputParams, Model, MLReadable["SparkTorchModel"], MLWrit
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         stage = self._trained()
-        only = {stage.predictionCol: _OUTPUT, stage.probabilityCol: None}
-        own = {stage.featuresCol: self.getOrDefault("inputCol"), stage.rawPredictionCol: None}
-        found = stage.copy(only | own).transform(dataset)
+        params: dict[Param[Any], Any] = {
+            stage.featuresCol: self.getOrDefault("inputCol"),
+            stage.predictionCol: _OUTPUT,
+            stage.probabilityCol: None,
+            stage.rawPredictionCol: None,
+        }
+        found = stage.copy(params).transform(dataset)
         prediction = self._prediction(found)
         return found.withColumn(self.getOrDefault("predictionCol"), prediction).drop(_OUTPUT)
 

@@ -1,0 +1,81 @@
+"""Rows that come once, in files without names."""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from flambeau.clusters.spool import MARKER, Spool
+from flambeau.data.sources.spooled import SpooledSource
+from flambeau.errors import DataError
+
+
+def numbers(*values: int, **more: list[int]) -> pa.RecordBatch:
+    return pa.record_batch({"x": list(values), **more})
+
+
+def rows_of(source: SpooledSource) -> list[int]:
+    return [
+        value
+        for shard in source.shards()
+        for batch in source.read(shard, ["x"])
+        for value in batch.column(0).to_pylist()
+    ]
+
+
+def test_what_comes_can_be_read_as_often_as_wanted(tmp_path: Path) -> None:
+    with Spool(("train",), str(tmp_path)) as spool:
+        spool.fill(iter([numbers(1, 2, 3), numbers(4)]))
+        assert spool.rows == {"train": [3, 1]}
+        assert spool.size > 0
+        assert not list(tmp_path.iterdir()), "it has no name"
+        source = SpooledSource(spool.descriptors["train"], [[3, 1], [2]], 0, ["x"])
+        assert [rows_of(source), rows_of(source)] == [[1, 2, 3, 4]] * 2
+        assert [shard.rows for shard in source.shards()] == [3, 1, 2]
+        assert source.schema.names == ["x"]
+        (middle,) = source.read(source.shards()[0], ["x"], 1, 2)
+        assert middle.column(0).to_pylist() == [2]
+
+
+def test_two_frames_come_as_one() -> None:
+    batches = [numbers(1, 2, 3, **{MARKER: [0, 1, 0]}), numbers(4, **{MARKER: [1]})]
+    with Spool(("train", "valid"), None) as spool:
+        spool.fill(iter(batches))
+        assert spool.rows == {"train": [2], "valid": [1, 1]}
+        found = {
+            name: rows_of(SpooledSource(spool.descriptors[name], [spool.rows[name]], 0, ["x"]))
+            for name in spool.rows
+        }
+    assert found == {"train": [1, 3], "valid": [2, 4]}
+
+
+def test_an_agent_without_rows_knows_those_of_others() -> None:
+    with Spool(("train",), None) as spool:
+        spool.fill(iter([]))
+        assert spool.rows == {"train": []}
+        assert spool.size == 0
+    source = SpooledSource(None, [[], [5]], 0, ["x"])
+    assert rows_of(source) == []
+    assert source.schema.names == ["x"]
+
+
+def test_files_are_given_back() -> None:
+    with Spool(("train",), None) as spool:
+        spool.fill(iter([numbers(1)]))
+        (descriptor,) = spool.descriptors.values()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    with (
+        Spool(("train",), str(tmp_path / "nowhere")) as spool,
+        pytest.raises(DataError, match=r"nowhere of an executor: .*spool_dir"),
+    ):
+        spool.fill(iter([numbers(1)]))
+
+
+def test_no_rows_at_all_are_an_error() -> None:
+    with pytest.raises(DataError, match="the data frame has no rows"):
+        SpooledSource(None, [[], []], 0, ["x"]).shards()
