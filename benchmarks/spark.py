@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -31,6 +32,9 @@ def extend(use_dill=True):
     pass
 """
 SPARK_MEMORY, SPARK_MEMORY_MB = "512m", 512
+
+#: Gives a speed, and what else is known of that measurement.
+Measure = Callable[[], tuple[float, dict[str, float]]]
 
 
 @dataclass(frozen=True)
@@ -107,15 +111,17 @@ class Bench:
         return self.ask("spark_torch.py", side, *arguments, first=first)
 
 
-def against_sparktorch(bench: Bench, name: str, ours: Any, peer: Any, figure: float) -> None:
-    """Report pairs of what both functions give: a speed, and more that is known of it."""
+def against_sparktorch(
+    bench: Bench, name: str, ours: Measure, peer: Measure, figure: float
+) -> None:
+    """Report pairs of speeds, and the medians of what else is known; `figure`: if no peer runs."""
     more: dict[str, dict[str, list[float]]] = {"ours": {}, "peer": {}}
 
-    def speed(side: str, measure: Any) -> float:
+    def speed(side: str, measure: Measure) -> float:
         value, further = measure()
         for key, each in further.items():
             more[side].setdefault(key, []).append(each)
-        return float(value)
+        return value
 
     if bench.peer is None:
         found = [speed("ours", ours) for _ in range(bench.sizes.pairs)]
