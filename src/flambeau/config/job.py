@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from flambeau.config.clusters import Cluster, Local
+from flambeau.config.clusters import Cluster, Local, Spark
 from flambeau.config.code import CodeRef
-from flambeau.config.data import DataRef
+from flambeau.config.data import ArrayData, DataRef, SpooledData
 from flambeau.config.known_names import LOSS_NAMES, is_metric, metric_choices
 from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec, for_tables
 from flambeau.config.parts import (
@@ -173,6 +173,27 @@ class JobSettings(Settings):
                 "compute.clip_norm needs the norm of all gradients, which nobody has with Hybrid: "
                 "use clip= of the table optimizer and clip_value, or another strategy"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _data_fits_cluster(self) -> "JobSettings":
+        frames = [isinstance(data, SpooledData) for data in (self.train, self.valid)]
+        if any(frames) and not isinstance(self.cluster, Spark):
+            raise ValueError(
+                "a Spark DataFrame is trained on where it is: give cluster=fb.Spark(workers)"
+            )
+        if frames[1] and self.evaluator:
+            raise ValueError(
+                "evaluator=True needs all of valid=, and a DataFrame is spread over the workers: "
+                "give it as files, or leave evaluator out"
+            )
+        if isinstance(self.cluster, Spark):
+            for name, data in (("train", self.train), ("valid", self.valid)):
+                if isinstance(data, ArrayData):
+                    raise ValueError(
+                        f"{name}= is in this process's memory, which executors do not see: give a "
+                        "DataFrame (spark.createDataFrame) or files"
+                    )
         return self
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.manifest import Manifest
 from flambeau.checkpoint.references import checkpoints
 from flambeau.clusters.cores import usable_cores
-from flambeau.config import JobSettings
+from flambeau.config import JobSettings, Local
 from flambeau.config.strategies import AllReduce, ParameterServer
 from flambeau.coordination.protocol import Role
 from flambeau.errors import CheckpointError, ConfigError
@@ -58,6 +58,8 @@ def require_room(settings: JobSettings) -> None:
     if isinstance(settings.strategy, AllReduce):
         return
     servers, cores = settings.strategy.servers, len(usable_cores())
+    if not isinstance(settings.cluster, Local):
+        return  # those who place the agents know what they have
     if servers > SERVERS_PER_CORE * cores:
         raise ConfigError(
             f"strategy.servers={servers}: this machine has {cores} core(s), which hold at most "

@@ -18,7 +18,7 @@ from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import DataError, RunDirectoryError
 from flambeau.job import opening
-from flambeau.job.describe import is_arrays, takes_an_argument
+from flambeau.job.describe import is_arrays, is_spark_frame, takes_an_argument
 from flambeau.strategies.group import Solo
 from flambeau.training.evaluation import Scores, evaluate
 from flambeau.training.metric_set import MetricSet
@@ -89,6 +89,11 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     """The source for data given in any form that `fit` takes; None is the validation data."""
     if data is None:
         return _open_validation(run, settings)
+    if is_spark_frame(data):
+        raise DataError(
+            "a Spark DataFrame is not read in this process: use "
+            f"flambeau.spark.TorchModel.of({str(run.path)!r}).transform(...), or give files"
+        )
     if isinstance(data, str | Path):
         data = FileData(path=str(data))
     if isinstance(data, FileData):

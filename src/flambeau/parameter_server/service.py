@@ -265,7 +265,10 @@ class Service:
     def _own(self, directory: str) -> Path:
         """A directory of the run, as it is on this machine."""
         path = (self.shard.settings.directory or Path()) / directory
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"cannot write in {path}: {error}") from error
         return path
 
     def _take_snapshot(self, envelope: Envelopes, message: TakeSnapshot) -> None:

@@ -267,8 +267,9 @@ def test_a_directory_that_cannot_be_written_is_an_error_and_the_server_goes_on(t
     with Servers(1) as servers:
         client = servers.worker(0, [ITEM])
         take(servers, "one", tmp_path)
+        (tmp_path / "file").touch()
         with pytest.raises(CheckpointError, match="cannot write"):
-            take(servers, "two", tmp_path / "missing")
+            take(servers, "two", tmp_path / "file" / "below")
         assert client.pull([(ITEM, ALL)], training=True)[0].shape == (600, 2)
         channel = take(servers, "three", tmp_path)
         channel.send(AwaitSnapshot(2, "three"))

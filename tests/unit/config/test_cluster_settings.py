@@ -1,0 +1,70 @@
+"""Data and clusters that do not go together."""
+
+from typing import Any
+
+import pytest
+
+from flambeau.config import (
+    ArrayData,
+    CodeRef,
+    FileData,
+    JobSettings,
+    Local,
+    Spark,
+    SpooledData,
+)
+from flambeau.config.job_file import JobFile
+from flambeau.errors import ConfigError
+
+FRAME = SpooledData(name="train", columns=("x",))
+ARRAYS = ArrayData(columns={})
+FILES = FileData(path="rows.parquet")
+
+
+def settings(**values: Any) -> JobSettings:
+    return JobSettings(model=CodeRef(value="m"), loss="mse", **values)
+
+
+def test_frames_and_files_on_spark() -> None:
+    assert settings(train=FRAME, valid=FILES, cluster=Spark(2)).cluster.workers == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"train": FRAME}, r"give cluster=fb\.Spark"),
+        ({"train": FILES, "valid": FRAME, "cluster": Local(2)}, r"give cluster=fb\.Spark"),
+        ({"train": ARRAYS, "cluster": Spark(2)}, "train= is in this process's memory"),
+        ({"train": FRAME, "valid": ARRAYS, "cluster": Spark(2)}, "valid= is in this process's"),
+        (
+            {"train": FRAME, "valid": FRAME, "evaluator": True, "cluster": Spark(2)},
+            "spread over the workers",
+        ),
+    ],
+)
+def test_what_does_not_go_together(values: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        settings(**values)
+
+
+def test_the_cluster_comes_back_from_a_file() -> None:
+    for cluster in (Local(3), Spark(3, cores_per_worker=2), Spark(3)):
+        dumped = settings(train=FILES, cluster=cluster).model_dump(mode="json")
+        assert JobSettings.parse(dumped).cluster == cluster
+
+
+def test_a_job_file_names_it() -> None:
+    values = {
+        "model": "m:Net",
+        "train": "rows.parquet",
+        "loss": "mse",
+        "run_dir": "runs/one",
+        "cluster": {"spark": {"workers": 4}},
+    }
+    assert JobFile.parse(values).cluster.chosen == Spark(4)
+
+
+def test_a_session_is_not_saved() -> None:
+    dumped = Spark(2, session=object()).model_dump(mode="json")
+    assert "session" not in dumped
+    assert "resource_profile" not in dumped
