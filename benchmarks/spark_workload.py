@@ -65,7 +65,6 @@ def session(memory: str = "2g") -> "SparkSession":
     settings = {
         "spark.driver.memory": memory,
         # With it, Spark 4.3 fails where an Arrow function meets vectors straight from Parquet.
-        "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": False,
         "spark.sql.shuffle.partitions": WORKERS,
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": False,

@@ -418,6 +418,14 @@ def test_a_new_session_of_spark_35(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Spark's pools
+def test_vectors_come_straight_from_files(rows: DataFrame, tmp_path: Path) -> None:
+    rows.write.parquet(str(tmp_path / "rows"))
+    model = TorchModel.of(torch.nn.Linear(4, 1), loss="mse")
+    scored = model.transform(rows.sparkSession.read.parquet(str(tmp_path / "rows")))
+    expected = {row.id: row.prediction for row in model.transform(rows).collect()}
+    assert {row.id: row.prediction for row in scored.collect()} == expected
+
+
 def test_the_guide_does_what_it_says(rows: DataFrame, tmp_path: Path) -> None:
     blocks = re.findall(r"^```py\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {"torch": torch, "rows": rows.drop("features")}

@@ -8,6 +8,7 @@ import pyarrow as pa
 import torch
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import UserDefinedType
 from torch import nn
 
 from flambeau.config import Binding
@@ -93,7 +94,13 @@ def with_scores(frame: DataFrame, inputs: list[Column], scoring: Scoring) -> Dat
     if hasattr(F, "arrow_udf"):
         udf = F.arrow_udf(_over_arrays(scoring), scoring.spark_type)
         # Otherwise a filter on predictions would have them computed once more.
-        return frame.withColumn(SCORED, udf.asNondeterministic()(rows))
+        score = udf.asNondeterministic()
+        if not any(isinstance(field.dataType, UserDefinedType) for field in frame.schema):
+            return frame.withColumn(SCORED, score(rows))
+        # Spark 4.3 cannot give Python the columns of files as they are when there are vectors
+        # among them; a condition that it cannot see through makes it go by rows.
+        given = frame.withColumn(_ROWS, F.when(F.monotonically_increasing_id() >= 0, rows))
+        return given.withColumn(SCORED, score(_ROWS)).drop(_ROWS)
     given = frame.withColumn(_ROWS, rows)
     schema = frame.withColumn(SCORED, F.lit(None).cast(scoring.spark_type)).schema
     return given.mapInArrow(_over_batches(scoring), schema)
