@@ -64,7 +64,6 @@ def session(memory: str = "2g") -> "SparkSession":
     builder = SparkSession.builder.master(f"local[{WORKERS}]")
     settings = {
         "spark.driver.memory": memory,
-        # With it, Spark 4.3 fails where an Arrow function meets vectors straight from Parquet.
         "spark.sql.shuffle.partitions": WORKERS,
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": False,

@@ -78,9 +78,9 @@ class SparkCluster(Cluster):
         return ConfigError(
             f"no word of {self.agents} tasks within {self.patience:.0f} s. If Spark has not "
             "started them: a barrier stage needs all at once, so give it more executors or cores "
-            "(each task takes spark.task.cpus), end other jobs of the session, ask for fewer workers, or "
-            "wait longer with Spark(start_timeout=...). If they run: executors cannot reach this "
-            f"process at {driver_host(self._settings)}; give Spark(host=...)"
+            "(each task takes spark.task.cpus), end other jobs of the session, ask for fewer "
+            "workers, or wait longer with Spark(start_timeout=...). If they run: executors cannot "
+            f"reach this process at {driver_host(self._settings)}; give Spark(host=...)"
         )
 
     def stop(self) -> None:
