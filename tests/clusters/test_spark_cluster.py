@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ from flambeau.errors import ConfigError, JobFailedError, MissingDependencyError,
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "spark"
 
 
 class Net(nn.Module):
@@ -220,3 +224,11 @@ def test_an_executor_with_other_packages(
         stage.collect()
     with pytest.raises(error, match=text):
         raise_mistake(caught.value)
+
+
+def test_the_example(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = runpy.run_path(str(EXAMPLES / "train.py"), run_name="example")
+    assert example["main"](workers=2).metrics["auc"] > 0.95

@@ -35,13 +35,12 @@ def test_two_executors_work_outside_the_package(
     assert len(list(work.glob(f"{local_cluster.sparkContext.applicationId}/*"))) == 2
 
 
-def executors() -> list[psutil.Process]:
-    mark = "CoarseGrainedExecutorBackend"
-    return [
-        process
-        for process in psutil.Process().children(recursive=True)
-        if any(mark in part for part in process.cmdline())
-    ]
+def executors(session: "SparkSession") -> list[psutil.Process]:
+    """The processes of its executors; those that have just ended do not matter."""
+    marks = {"org.apache.spark.executor.CoarseGrainedExecutorBackend"}
+    marks.add(session.sparkContext.applicationId)
+    processes = psutil.process_iter(["cmdline"])
+    return [process for process in processes if marks <= set(process.info["cmdline"] or ())]
 
 
 class Slow(fb.Callback):
@@ -114,7 +113,7 @@ def test_a_killed_executor_costs_part_of_an_epoch(
     result = fit(
         local_cluster,
         tmp_path,
-        lambda _: executors()[0].kill(),
+        lambda _: executors(local_cluster)[0].kill(),
         recovery={"max_restarts": 1},
         checkpoints={"every_steps": 10},
     )
