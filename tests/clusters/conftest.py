@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 SPARK_35 = Path(sys.prefix) / "spark-3.5"
 #: Models, which data frames need as long as the driver lives, or the machine keeps for others.
 KEPT = ("flambeau-spark-", "flambeau-models-")
+
+SECONDS_TO_END = 10.0
 
 QUIET = """\
 rootLogger.level = error
@@ -183,7 +186,10 @@ def nothing_left(temporary: Path) -> Iterator[None]:
     """
     before = shared()
     yield
-    assert not _flambeau_processes(temporary), "processes still run"
+    deadline = time.monotonic() + SECONDS_TO_END
+    while (running := _flambeau_processes(temporary)) and time.monotonic() < deadline:
+        time.sleep(0.1)  # what Spark has killed takes its children along, a moment later
+    assert not running, "processes still run"
     assert not still_shared(shared() - before)
     left = {entry.name for entry in temporary.glob("flambeau*")}
     assert not {name for name in left if not name.startswith(KEPT)}

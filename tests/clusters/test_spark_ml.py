@@ -39,6 +39,10 @@ def no_models_left() -> Iterator[None]:
     persistence.temporary_folder.cache_clear()
 
 
+# Pools of threads that Spark's tuning leaves open are found whenever memory is cleared.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> DataFrame:
     return vectors(spark).cache()
@@ -249,7 +253,6 @@ def test_ids_with_tables_on_servers(rows: DataFrame, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Spark's pools
 def test_a_grid_of_params_is_searched(rows: DataFrame, tmp_path: Path) -> None:
     stage = estimator(model=Net, loss="cross_entropy", epochs=2)
     grid = [
@@ -417,7 +420,6 @@ def test_a_new_session_of_spark_35(
     check_session(run_script("spark_ml.py", "local[2]", tmp_path, first=(spark_35,)), saved)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Spark's pools
 def test_vectors_come_straight_from_files(rows: DataFrame, tmp_path: Path) -> None:
     rows.write.parquet(str(tmp_path / "rows"))
     model = TorchModel.of(torch.nn.Linear(4, 1), loss="mse")
