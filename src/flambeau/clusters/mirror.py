@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, final
 
+from flambeau.checkpoint.manifest import MANIFEST
 from flambeau.coordination.file_messages import FilePart, FilesSent
 
 PART_BYTES = 8 << 20
-MANIFEST = "manifest.json"
 #: Where agents find the run that this one starts from, below their own.
 INIT = "init"
-
-
+#: The file by which agents know the driver's run directory.
 TOKEN = ".token"
 
 
@@ -30,13 +29,12 @@ def parts_of(root: Path, path: Path) -> Iterator[tuple[FilePart, bytes]]:
     """A file, piece by piece, named by its place below `root`."""
     size, start = path.stat().st_size, 0
     with path.open("rb") as file:
-        while start < size or start == 0:
+        last = False
+        while not last:
             data = file.read(PART_BYTES)
             last = start + len(data) >= size
             yield FilePart(path.relative_to(root).as_posix(), start, last), data
             start += len(data)
-            if last:
-                return
 
 
 def write_part(root: Path, part: FilePart, data: Any) -> None:

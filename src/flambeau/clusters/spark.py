@@ -15,15 +15,20 @@ from pyspark.sql import functions
 from flambeau.clusters.base import Cluster, Launch
 from flambeau.clusters.cores import usable_cores
 from flambeau.clusters.interfaces import local_address
+from flambeau.clusters.local import LOOPBACK
 from flambeau.clusters.spark_task import Order
 from flambeau.clusters.spool import MARKER
 from flambeau.config import Spark
 from flambeau.errors import ConfigError, MissingDependencyError, UserError
 from flambeau.version import __version__
 
-LOOPBACK = "127.0.0.1"
 #: Starts what a task tells the user, in the midst of Spark's stack traces.
 MARK = "Flambeau cannot run here: "
+#: How to mend an environment.
+ADVICE = (
+    "install the same versions there, or ship this environment (guide: Spark, 'Shipping the "
+    "environment')"
+)
 STOP_SECONDS = 60.0
 _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(?P<executors>\d+)\s*,\s*(?P<cores>\d+)\s*,.*\]$")
@@ -181,13 +186,6 @@ def make_task(
             raise RuntimeError(f"{mark}{error}") from error
 
     return task
-
-
-#: How to mend an environment.
-ADVICE = (
-    "install the same versions there, or ship this environment (guide: Spark, 'Shipping the "
-    "environment')"
-)
 
 
 def versions() -> dict[str, str]:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, final
 
 from flambeau.checkpoint import RunDirectory, prune
-from flambeau.checkpoint.manifest import Manifest
+from flambeau.checkpoint.manifest import MANIFEST, Manifest
 from flambeau.checkpoint.references import checkpoints, mark_best, mark_latest
 from flambeau.checkpoint.retention import remove_checkpoint
-from flambeau.clusters.mirror import INIT, MANIFEST, TOKEN, parts_of, write_part
+from flambeau.clusters.mirror import INIT, TOKEN, parts_of, write_part
 from flambeau.coordination.file_messages import FilePart, FilesSent, KeepFiles, WantFiles
 from flambeau.errors import JobFailedError
 

@@ -38,7 +38,7 @@ from flambeau.coordination.protocol import (
     Stop,
 )
 from flambeau.errors import WorkerLostError
-from flambeau.job.agents import Agents
+from flambeau.job.agents import TICK_SECONDS, Agents
 from flambeau.job.conducting import AmongThemselves, Stage
 from flambeau.job.outcome import Outcome
 from flambeau.job.phases import Phase
@@ -49,7 +49,6 @@ from flambeau.observe import Event, Observer
 
 #: After a first failure, how long to wait for others that may explain it better.
 SETTLE_SECONDS = 1.0
-TICK_SECONDS = 0.1
 
 
 @final
