@@ -11,14 +11,6 @@ from flambeau.clusters.starting import Starter
 from flambeau.coordination.protocol import RoleSpec
 
 MAX_LINE = 64 * 1024
-#: Memory of gradients and messages is used again instead of being returned after every step, and
-#: is in huge pages: a training step on a CPU is up to a tenth faster.
-KEEP_MEMORY = {
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-    "MALLOC_TOP_PAD_": str(16 << 20),
-}
 
 
 class RunningRole:
@@ -30,13 +22,7 @@ class RunningRole:
         self.spec = spec
         self.kill_at: float | None = None
         read_end, self._life = os.pipe()
-        environment = {
-            **{name: value for name, value in KEEP_MEMORY.items() if name not in os.environ},
-            "OMP_NUM_THREADS": str(threads),
-            "MKL_NUM_THREADS": str(threads),
-            "PYTHONUNBUFFERED": "1",
-        }
-        self.process = starter.start(read_end, environment)
+        self.process = starter.start(read_end, threads)
         os.close(read_end)
         assert self.process.stdout is not None
         assert self.process.stderr is not None

@@ -7,7 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
-from typing import Any, final
+from typing import Any, Literal, final
 
 import pyarrow as pa
 from pyspark.sql import functions
@@ -30,6 +30,8 @@ ADVICE = (
     "environment')"
 )
 STOP_SECONDS = 60.0
+#: What tasks end with.
+_ANSWER = "agent int, spooled_bytes bigint"
 _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(?P<executors>\d+)\s*,\s*(?P<cores>\d+)\s*,.*\]$")
 _CAUSES = (
@@ -112,12 +114,11 @@ class SparkCluster(Cluster):
             order = pickle.dumps(
                 Order(launch, tuple(self._frames), self._settings.spool_dir),
             )
-            result = self._rows().mapInArrow(
-                make_task(order, versions()),
-                "agent int, spooled_bytes bigint",
-                **self._options(),
-            )
-            result.collect()
+            # Executors that cannot do it say so before the rows travel; the others get ready.
+            empty = self._session.range(0, self.agents, 1, self.agents)
+            empty.mapInArrow(make_task(order, versions(), "get_ready"), _ANSWER).collect()
+            task = make_task(order, versions(), "serve")
+            self._rows().mapInArrow(task, _ANSWER, **self._options()).collect()
         except Exception as error:  # noqa: BLE001 - handed to the driver by failed()
             if tag == self._tag:
                 self._error = error
@@ -156,7 +157,7 @@ class SparkCluster(Cluster):
 
 
 def make_task(
-    order: bytes, wanted: Mapping[str, str]
+    order: bytes, wanted: Mapping[str, str], work: Literal["get_ready", "serve"]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What each task runs. It travels by value: an executor may lack Flambeau, and must say so."""
     mark, advice = MARK, ADVICE
@@ -175,13 +176,15 @@ def make_task(
                 raise RuntimeError(
                     f"{mark}an executor has {name} {found}, this driver {version}; {advice}"
                 )
-        from pyspark import BarrierTaskContext
+        from pyspark import TaskContext
 
-        from flambeau.clusters.spark_task import serve
+        from flambeau.clusters import spark_task
         from flambeau.errors import UserError
 
+        context = TaskContext.get()
+        assert context is not None
         try:
-            yield from serve(order, BarrierTaskContext.get().partitionId(), batches)
+            yield from getattr(spark_task, work)(order, context.partitionId(), batches)
         except UserError as error:
             raise RuntimeError(f"{mark}{error}") from error
 

@@ -14,7 +14,7 @@ from flambeau.clusters.agent import agent_main
 from flambeau.clusters.base import Launch
 from flambeau.clusters.interfaces import host_of, local_address
 from flambeau.clusters.spool import Spool
-from flambeau.clusters.starting import close_templates
+from flambeau.clusters.starting import make_starter
 from flambeau.errors import ConfigError
 
 #: What a worker needs of addresses, not of memory: for libraries, stacks of threads, mapped files.
@@ -32,25 +32,41 @@ class Order:
     spool_dir: str | None
 
 
+def get_ready(
+    order: bytes, agent: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Find out whether an agent can be here, and load what it will need."""
+    told: Order = pickle.loads(order)
+    prepare(told.launch)
+    yield from ()
+
+
 def serve(order: bytes, agent: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Be agent number `agent`; at the end, one row that says so."""
     told: Order = pickle.loads(order)
-    require_address_space()
-    launch = dataclasses.replace(
-        told.launch,
-        python=sys.executable,
-        python_path=(*sys.path, *filter(os.path.isdir, told.launch.python_path)),
-    )
+    launch = prepare(told.launch)
     host = local_address(host_of(launch.coordinator))
     with Spool(told.frames, told.spool_dir) as spool:
         fill = (lambda: _spooled(spool, batches)) if told.frames else None
         folder = launch.folder if os.path.isdir(launch.folder) else os.getcwd()
-        try:
-            with contextlib.chdir(folder):
-                agent_main(launch, agent, host, fill)
-        finally:
-            close_templates()  # an executor's memory is not ours to keep
+        with contextlib.chdir(folder):
+            agent_main(launch, agent, host, fill)
         yield pa.record_batch([pa.array([agent], pa.int32()), pa.array([spool.size])], ANSWER)
+
+
+def prepare(launch: Launch) -> Launch:
+    """Begin to load the libraries, for now or for the next task of this Python worker.
+
+    What has loaded them ends with the Python worker, which Spark keeps for a minute without tasks.
+    """
+    require_address_space()
+    launch = dataclasses.replace(
+        launch,
+        python=sys.executable,
+        python_path=(*sys.path, *filter(os.path.isdir, launch.python_path)),
+    )
+    make_starter(launch).prepare()
+    return launch
 
 
 def _spooled(spool: Spool, batches: Iterator[pa.RecordBatch]) -> Spool:

@@ -30,6 +30,7 @@ from flambeau.spark.persistence import (
     new_folder,
     temporary_folder,
 )
+from flambeau.spark.scoring import first_rows
 
 OBJECTS = "objects.json"
 
@@ -52,6 +53,7 @@ class TorchEstimator(
         crosses = (self.getOrDefault(self.fitParams) or {}).get("crosses") or {}
         forward = described_parameters(module.forward)
         inputs = find_inputs(self, dataset.schema, forward, crosses)
+        rows = first_rows(dataset, inputs.expressions(dataset.schema))
         run_dir = self._run_dir()
         result = training.train(self, dataset, inputs, network.for_training(), run_dir)
         which = "best" if self.getOrDefault(self.earlyStoppingPatience) else "latest"
@@ -61,7 +63,7 @@ class TorchEstimator(
         model = self._copyValues(TorchModel())._at(target, str(target))
         model._set(loss=values.meaning(self.getOrDefault(self.loss)))
         model._note(_summary(result))
-        model._learn(dataset, inputs).write(target)
+        model._learn(rows, inputs).write(target)
         return model
 
     def write(self) -> StageWriter:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self, final
 
+import pyarrow as pa
 from pyspark.ml import Model
 from pyspark.ml.functions import array_to_vector
 from pyspark.ml.util import MLReadable, MLWritable
@@ -127,7 +128,8 @@ class TorchModel(ModelParams, Model, MLReadable["TorchModel"], MLWritable):
         described = self._described()
         inputs = find_inputs(self, dataset.schema, described.parameters, described.binding.crosses)
         if described.outputs is None:
-            described = self._learn(dataset, inputs)
+            rows = first_rows(dataset, inputs.expressions(dataset.schema))
+            described = self._learn(rows, inputs)
         assert described.outputs is not None
         names = {each: self._name(each) for each in described.outputs}
         taken = [name for name in names.values() if name in dataset.columns]
@@ -142,10 +144,9 @@ class TorchModel(ModelParams, Model, MLReadable["TorchModel"], MLWritable):
         added = [_column(each).alias(name) for each, name in names.items() if name is not None]
         return scored.select(*[F.col(f"`{name}`") for name in dataset.columns], *added)
 
-    def _learn(self, dataset: DataFrame, inputs: Inputs) -> Described:
+    def _learn(self, rows: pa.StructArray, inputs: Inputs) -> Described:
         """Find out from a few rows what comes out of the model, and note it."""
         described = self._described()
-        rows = first_rows(dataset, inputs.expressions(dataset.schema))
         known = described.model_copy(update={"columns": kinds_of(rows)})
         outputs = tuple(score_rows(self.torch(), self._meeting(known, inputs), rows))
         self._known = known.model_copy(update={"outputs": outputs})

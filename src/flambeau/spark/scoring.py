@@ -131,10 +131,15 @@ def _over_batches(scoring: Scoring) -> Callable[..., Any]:
 def first_rows(frame: DataFrame, inputs: list[Column], count: int = 2) -> pa.StructArray:
     """A few rows of a frame as the model reads them."""
     frame = frame.select(F.struct(*inputs).alias(_ROWS)).limit(count)
-    found = [row.data for row in frame.mapInArrow(_as_bytes, "data binary").collect()]
+    if hasattr(frame, "toArrow"):
+        tables = [frame.toArrow()]
+    else:
+        streams = frame.mapInArrow(_as_bytes, "data binary").collect()
+        tables = [pa.ipc.open_stream(bytes(row.data)).read_all() for row in streams]
+    found = [table for table in tables if table.num_rows]
     if not found:
         raise DataError("the DataFrame has no rows")
-    column = pa.ipc.open_stream(bytes(found[0])).read_all().column(_ROWS).combine_chunks()
+    column = found[0].column(_ROWS).combine_chunks()
     return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
 
 
