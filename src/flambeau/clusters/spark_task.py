@@ -38,7 +38,7 @@ def get_ready(
     """Find out whether an agent can be here, and load what it will need."""
     told: Order = pickle.loads(order)
     prepare(told.launch)
-    yield from ()
+    yield from _nothing_of(batches)
 
 
 def serve(order: bytes, agent: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -51,7 +51,13 @@ def serve(order: bytes, agent: int, batches: Iterator[pa.RecordBatch]) -> Iterat
         folder = launch.folder if os.path.isdir(launch.folder) else os.getcwd()
         with contextlib.chdir(folder):
             agent_main(launch, agent, host, fill)
+        yield from _nothing_of(batches)
         yield pa.record_batch([pa.array([agent], pa.int32()), pa.array([spool.size])], ANSWER)
+
+
+def _nothing_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Spark ends Python workers that have not read all they were given."""
+    return (batch for batch in batches if False)
 
 
 def prepare(launch: Launch) -> Launch:
