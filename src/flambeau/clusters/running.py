@@ -22,7 +22,8 @@ class RunningRole:
         self.spec = spec
         self.kill_at: float | None = None
         read_end, self._life = os.pipe()
-        self.process = starter.start(read_end, threads)
+        environment = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        self.process = starter.start(read_end, environment)
         os.close(read_end)
         assert self.process.stdout is not None
         assert self.process.stderr is not None

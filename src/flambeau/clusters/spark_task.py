@@ -7,6 +7,7 @@ import pickle
 import resource
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -19,6 +20,8 @@ from flambeau.errors import ConfigError
 
 #: What a worker needs of addresses, not of memory: for libraries, stacks of threads, mapped files.
 LEAST_ADDRESS_SPACE = 6 << 30
+#: Where /proc/PID/stat has the moment at which a process began, after its name.
+_START_TIME = 19
 #: The row that a task ends with.
 ANSWER = pa.schema([("agent", pa.int32()), ("spooled_bytes", pa.int64())])
 
@@ -70,9 +73,19 @@ def prepare(launch: Launch) -> Launch:
         launch,
         python=sys.executable,
         python_path=(*sys.path, *filter(os.path.isdir, launch.python_path)),
+        siblings=executor(),
     )
     make_starter(launch).prepare()
     return launch
+
+
+def executor() -> str:
+    """Names, on this machine, the process that has started all Python workers of the executor."""
+    if sys.platform != "linux":
+        return ""
+    parent = os.getppid()
+    status = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()
+    return f"{os.readlink('/proc/self/ns/pid')} {parent} {status[_START_TIME]}"
 
 
 def _spooled(spool: Spool, batches: Iterator[pa.RecordBatch]) -> Spool:

@@ -1,6 +1,8 @@
 """How an agent starts processes: forked from a template, or each on its own."""
 
 import atexit
+import errno
+import hashlib
 import itertools
 import json
 import os
@@ -8,14 +10,18 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from signal import SIGKILL
 from typing import IO, final
 
 from flambeau.clusters.base import Launch
-from flambeau.clusters.template import IMPORT_TIME, LENGTH
+from flambeau.clusters.template import IMPORT_TIME, LENGTH, peer_user
 
 TEMPLATE_MODULE = "flambeau.clusters.template"
+CONNECTING_TRIES, CONNECTING_SECONDS = 100, 0.02
 #: Memory of gradients and messages is used again instead of being returned after every step, and
 #: is in huge pages: a training step on a CPU is up to a tenth faster.
 KEEP_MEMORY = {
@@ -26,22 +32,16 @@ KEEP_MEMORY = {
 }
 
 
-def environment_with(threads: int) -> dict[str, str]:
-    """The environment of a role that computes with so many threads."""
-    return {
-        **KEEP_MEMORY,
-        **os.environ,
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "PYTHONUNBUFFERED": "1",
-    }
+def whole_environment(own: Mapping[str, str]) -> dict[str, str]:
+    """All of a role's environment, of which `own` is its own."""
+    return {**KEEP_MEMORY, **os.environ, "PYTHONUNBUFFERED": "1", **own}
 
 
 class Starter(ABC):
     """Starts roles."""
 
     @abstractmethod
-    def start(self, life: int, threads: int) -> "Process":
+    def start(self, life: int, environment: dict[str, str]) -> "Process":
         """A new role that holds the read end `life` of its thread of life."""
 
     def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
@@ -55,7 +55,7 @@ class Spawning(Starter):
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
 
-    def start(self, life: int, threads: int) -> "Process":
+    def start(self, life: int, environment: dict[str, str]) -> "Process":
         """See `Starter`."""
         return subprocess.Popen(
             [self._launch.python, "-m", self._launch.module, str(life)],
@@ -63,7 +63,7 @@ class Spawning(Starter):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=(life, *self._launch.fds),
-            env=environment_with(threads),
+            env=whole_environment(environment),
             start_new_session=True,
         )
 
@@ -89,24 +89,44 @@ Process = Fork | subprocess.Popen[bytes]
 
 @final
 class Template:
-    """A process that forks; all its methods may be called from any thread."""
+    """A process that forks; all its methods may be called from any thread.
 
-    def __init__(self, python: str, preload: tuple[str, ...], environment: dict[str, str]) -> None:
+    Agents that know it by the same `name` share it; without one, it is for this process alone.
+    """
+
+    def __init__(
+        self,
+        command: list[str],
+        preload: tuple[str, ...],
+        environment: dict[str, str],
+        name: str | None,
+    ) -> None:
         self._lock = threading.Lock()
         self._forks: dict[int, Fork] = {}
         self._numbers = itertools.count()
         self._heard = b""
         self.lost = False
-        self._control, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [python, "-m", TEMPLATE_MODULE, str(theirs.fileno()), *preload],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                env=environment,
-                start_new_session=True,
-            )
+        self._shared = name is not None
+        self._process: subprocess.Popen[bytes] | None = None
+        address = f"\0flambeau-{name or uuid.uuid4().hex}"
+        with socket.socket(socket.AF_UNIX) as entrance:
+            if _take(entrance, address):
+                self._process = subprocess.Popen(
+                    [*command, str(entrance.fileno()), *preload],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=(entrance.fileno(),),
+                    env=environment,
+                    start_new_session=True,
+                )
+            self._control = socket.socket(socket.AF_UNIX)
+            try:
+                self._control.connect(address)
+                if peer_user(self._control) != os.getuid():
+                    raise PermissionError("another user has taken the address")
+            except OSError:
+                self._control.close()
+                raise
 
     def fork(
         self, module: str, life: int, fds: tuple[int, ...], environment: dict[str, str]
@@ -152,7 +172,7 @@ class Template:
                     self._end()
 
     def close(self) -> None:
-        """End the process, and all that it has forked."""
+        """End all that was forked for this process, and the template, unless others use it."""
         with self._lock:
             if not self.lost:
                 self._end()
@@ -167,10 +187,23 @@ class Template:
         """Without the template nobody knows how its forks end, so they end with it."""
         self.lost = True
         self._control.close()
-        self._process.kill()
-        self._process.wait(timeout=30)
+        if self._process is not None and not self._shared:
+            self._process.kill()
+            self._process.wait(timeout=30)
         for fork in self._forks.values():
             fork.returncode = -SIGKILL
+
+
+def _take(entrance: socket.socket, address: str) -> bool:
+    """Whether nobody had the address."""
+    try:
+        entrance.bind(address)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
+    entrance.listen()
+    return True
 
 
 @final
@@ -180,39 +213,50 @@ class Forking(Starter):
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
 
-    def start(self, life: int, threads: int) -> Fork:
+    def start(self, life: int, environment: dict[str, str]) -> Fork:
         """See `Starter`."""
-        launch, environment = self._launch, environment_with(threads)
-        template = self._template(environment)
+        launch, whole = self._launch, whole_environment(environment)
+        template = template_for(launch, whole)
         try:
-            return template.fork(launch.module, life, launch.fds, environment)
+            return template.fork(launch.module, life, launch.fds, whole)
         except OSError:
             template.close()  # it has ended meanwhile
-            return self._template(environment).fork(launch.module, life, launch.fds, environment)
+            return template_for(launch, whole).fork(launch.module, life, launch.fds, whole)
 
     def prepare(self) -> None:
         """Have the libraries loaded."""
-        self._template(environment_with(threads=1))
-
-    def _template(self, environment: dict[str, str]) -> Template:
-        return template_for(self._launch.python, self._launch.preload, environment)
+        template_for(self._launch, whole_environment({}))
 
 
 _templates: dict[object, Template] = {}
 _lock = threading.Lock()
 
 
-def template_for(python: str, preload: tuple[str, ...], environment: dict[str, str]) -> Template:
+def template_for(launch: Launch, environment: dict[str, str]) -> Template:
     """The template with these modules, and what libraries read when they are loaded as here."""
-    read = frozenset(item for item in environment.items() if item[0].startswith(IMPORT_TIME))
-    key = (python, preload, read)
+    read = sorted(item for item in environment.items() if item[0].startswith(IMPORT_TIME))
+    key = repr((launch.python, launch.preload, read, launch.siblings))
     with _lock:
         template = _templates.get(key)
         if template is not None:
             template.listen()
         if template is None or template.lost:
-            template = _templates[key] = Template(python, preload, environment)
+            template = _templates[key] = _new_template(launch, environment, key)
         return template
+
+
+def _new_template(launch: Launch, environment: dict[str, str], key: str) -> Template:
+    command = [launch.python, "-m", TEMPLATE_MODULE]
+    if launch.siblings:
+        name = hashlib.sha256(f"{os.getuid()} {key}".encode()).hexdigest()
+        for _ in range(CONNECTING_TRIES):
+            try:
+                return Template(command, launch.preload, environment, name)
+            except ConnectionRefusedError:
+                time.sleep(CONNECTING_SECONDS)  # it ends just now, or has not begun to listen
+            except PermissionError:
+                break  # another user has taken the name
+    return Template(command, launch.preload, environment, None)
 
 
 def close_templates() -> None:

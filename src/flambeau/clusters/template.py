@@ -1,10 +1,12 @@
 """A process with the libraries loaded, from which roles are forked: `-m ... FD PRELOAD...`.
 
 Importing torch takes seconds of a core; forking takes milliseconds, shares the memory, and lets a
-lost role come back at once. The process takes requests from agents over a socket, and ends when
-that ends, or when there was nothing to do for a while.
+lost role come back at once. The process takes requests from agents of the same user over a socket
+(`FD` is where they come in), and ends when all agents have, or when there was nothing to do for a
+while. The roles of an agent end with it.
 """
 
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -25,6 +27,8 @@ from flambeau.clusters.child import die_with_parent, read_exactly
 #: Before each request, together with its descriptors: the length of the JSON that follows.
 LENGTH = struct.Struct("<I")
 MAX_DESCRIPTORS = 250
+#: The process, user and group at the other end of a socket.
+CREDENTIALS = struct.Struct("3i")
 IDLE_SECONDS = 300.0
 #: Variables of the environment, by their beginnings, that libraries read when they are loaded.
 IMPORT_TIME = (
@@ -61,9 +65,9 @@ class Request:
 class Forker:
     """Forks on request, and says what became of the forks."""
 
-    def __init__(self, control: socket.socket) -> None:
-        self._control = control
-        self._numbers: dict[int, int] = {}
+    def __init__(self, entrance: socket.socket) -> None:
+        self._entrance = entrance
+        self._forks: dict[socket.socket, dict[int, int]] = {}
         self._ended, wake = socket.socketpair()
         wake.setblocking(False)
         self._wake = wake
@@ -73,54 +77,88 @@ class Forker:
     def serve(self) -> Request | None:
         """In a fork: what it was asked to be. None, in the template, when it is to end."""
         with selectors.DefaultSelector() as selector:
-            selector.register(self._control, selectors.EVENT_READ)
+            selector.register(self._entrance, selectors.EVENT_READ)
             selector.register(self._ended, selectors.EVENT_READ)
             while True:
-                ready = {key.fileobj for key, _ in selector.select(IDLE_SECONDS)}
-                if not ready and not self._numbers:
+                ready = [key.fileobj for key, _ in selector.select(IDLE_SECONDS)]
+                if not ready and not any(self._forks.values()):
                     return None
                 if self._ended in ready:
                     self._ended.recv(4096)
                     self._reap()
-                if self._control in ready:
-                    request = self._receive()
+                if self._entrance in ready:
+                    agent, _ = self._entrance.accept()
+                    selector.register(agent, selectors.EVENT_READ)
+                    self._forks[agent] = {}
+                for agent in self._forks.keys() & set(ready):
+                    request = self._receive(agent)
                     if request is None:
-                        return None
-                    if self._fork(request):
+                        selector.unregister(agent)
+                        self._forget(agent)
+                        if not self._forks:
+                            return None
+                    elif self._fork(request, agent):
                         return request
 
-    def _receive(self) -> Request | None:
-        header, received, _, _ = socket.recv_fds(self._control, LENGTH.size, MAX_DESCRIPTORS)
-        if len(header) < LENGTH.size:
+    def _receive(self, agent: socket.socket) -> Request | None:
+        """What an agent asks for; None if it is gone, or no business of ours."""
+        try:
+            if peer_user(agent) != os.getuid():
+                return None
+            header, received, _, _ = socket.recv_fds(agent, LENGTH.size, MAX_DESCRIPTORS)
+            if len(header) < LENGTH.size:
+                return None
+            data = read_exactly(agent.fileno(), *LENGTH.unpack(header))
+        except (ConnectionError, SystemExit):
             return None
-        data = read_exactly(self._control.fileno(), *LENGTH.unpack(header))
         return Request(**json.loads(data), received=received)
 
-    def _fork(self, request: Request) -> bool:
+    def _fork(self, request: Request, agent: socket.socket) -> bool:
         """Whether this is the fork."""
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for ours in (self._control, self._ended, self._wake):
+            for ours in (self._entrance, self._ended, self._wake, *self._forks):
                 ours.close()
             return True
         os.setpgid(pid, pid)  # as the fork does, whoever comes first
-        self._numbers[pid] = request.number
+        self._forks[agent][pid] = request.number
         for descriptor in request.received:
             os.close(descriptor)
-        self._tell(number=request.number, pid=pid)
+        tell(agent, number=request.number, pid=pid)
         return False
 
     def _reap(self) -> None:
-        while self._numbers:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
             if pid == 0:
                 return
-            self._tell(number=self._numbers.pop(pid), code=os.waitstatus_to_exitcode(status))
+            for agent, forks in self._forks.items():
+                if pid in forks:
+                    tell(agent, number=forks.pop(pid), code=os.waitstatus_to_exitcode(status))
 
-    def _tell(self, **news: int) -> None:
-        self._control.sendall(json.dumps(news).encode() + b"\n")
+    def _forget(self, agent: socket.socket) -> None:
+        """End what an agent has left behind."""
+        for pid in self._forks.pop(agent):
+            os.killpg(pid, signal.SIGKILL)
+        agent.close()
+
+
+def tell(agent: socket.socket, **news: int) -> None:
+    """Say what became of a fork, to an agent that may have ended."""
+    with contextlib.suppress(ConnectionError):
+        agent.sendall(json.dumps(news).encode() + b"\n")
+
+
+def peer_user(connection: socket.socket) -> int:
+    """Who is at the other end."""
+    size = CREDENTIALS.size
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return int(CREDENTIALS.unpack(found)[1])
 
 
 def become(request: Request) -> None:
@@ -174,12 +212,12 @@ def load(modules: list[str]) -> None:
     gc.freeze()
 
 
-def main(control: int, *preload: str) -> None:
+def main(entrance: int, *preload: str) -> None:
     """Serve agents; in a fork, run the role."""
-    os.set_inheritable(control, False)
-    with socket.socket(fileno=control) as agent:
+    os.set_inheritable(entrance, False)
+    with socket.socket(fileno=entrance) as agents:
         load(list(preload))
-        request = Forker(agent).serve()
+        request = Forker(agents).serve()
     if request is not None:
         become(request)
 
