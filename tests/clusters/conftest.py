@@ -45,6 +45,7 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("TMPDIR", str(folder))
         patch.setattr("tempfile.tempdir", None)
         yield folder
+        assert not _still_running(folder, but_templates=False), "processes still run"
 
 
 @pytest.fixture(scope="session")
@@ -164,18 +165,39 @@ def spark_35(spark_folder: Path) -> Path:
 
 
 def _flambeau_processes(temporary: Path) -> dict[int, str]:
-    """Live processes of ours that tests have started, on the driver or on an executor."""
+    """Live processes of ours that tests have started on executors."""
     found = {}
     for process in psutil.process_iter(["cmdline", "environ", "ppid", "status"]):
         command = process.info["cmdline"] or []
         is_flambeau = any(word.startswith("flambeau.") for word in command)
         ours = (process.info["environ"] or {}).get("TMPDIR") == str(temporary)
-        # A template that hangs directly below this process waits for the driver's next job.
-        waits = process.info["ppid"] == os.getpid()
         ended = process.info["status"] == psutil.STATUS_ZOMBIE
-        if ours and is_flambeau and not ended and not waits:
+        of_driver = process.info["ppid"] == os.getpid()
+        if ours and is_flambeau and not ended and not of_driver:
             found[process.pid] = " ".join(command)
     return found
+
+
+def _is_template(pid: int) -> bool:
+    """Whether it waits for the next job; what it forks has its name, but is in its session."""
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
+
+
+def _still_running(temporary: Path, *, but_templates: bool) -> dict[int, str]:
+    """What does not end by itself within a while."""
+    deadline = time.monotonic() + SECONDS_TO_END
+    while True:
+        found = {
+            pid: command
+            for pid, command in _flambeau_processes(temporary).items()
+            if not (but_templates and _is_template(pid))
+        }
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)  # what Spark has killed takes its children along, a moment later
 
 
 @pytest.fixture(autouse=True)
@@ -186,10 +208,7 @@ def nothing_left(temporary: Path) -> Iterator[None]:
     """
     before = shared()
     yield
-    deadline = time.monotonic() + SECONDS_TO_END
-    while (running := _flambeau_processes(temporary)) and time.monotonic() < deadline:
-        time.sleep(0.1)  # what Spark has killed takes its children along, a moment later
-    assert not running, "processes still run"
+    assert not _still_running(temporary, but_templates=True), "processes still run"
     assert not still_shared(shared() - before)
     left = {entry.name for entry in temporary.glob("flambeau*")}
     assert not {name for name in left if not name.startswith(KEPT)}

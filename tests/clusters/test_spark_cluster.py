@@ -219,7 +219,7 @@ def test_a_mistake_of_the_model_is_what_it_is(spark: "SparkSession", tmp_path: P
 def test_an_executor_with_other_packages(
     spark: "SparkSession", wanted: dict[str, str], error: type, text: str
 ) -> None:
-    stage = spark.range(2).repartition(2).mapInArrow(make_task(b"", wanted), "id long")
+    stage = spark.range(2).repartition(2).mapInArrow(make_task(b"", wanted, "serve"), "id long")
     with pytest.raises(Exception) as caught:
         stage.collect()
     with pytest.raises(error, match=text):

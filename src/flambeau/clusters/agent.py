@@ -12,7 +12,14 @@ from flambeau.clusters.cores import plan_cores, usable_cores
 from flambeau.clusters.mirror import INIT, Mirror, sees, write_part
 from flambeau.clusters.running import OutputLines, RunningRole
 from flambeau.clusters.starting import make_starter
-from flambeau.coordination.file_messages import AgentJoined, FilePart, KeepFiles, Spooled, WantFiles
+from flambeau.coordination.file_messages import (
+    AgentJoined,
+    FilePart,
+    FilesStored,
+    KeepFiles,
+    Spooled,
+    WantFiles,
+)
 from flambeau.coordination.protocol import (
     CODEC,
     EndRole,
@@ -27,6 +34,7 @@ from flambeau.coordination.protocol import (
 from flambeau.messaging import Client
 
 if TYPE_CHECKING:
+    from flambeau.clusters.depot import Depot
     from flambeau.clusters.spool import Spool
 
 POLL_SECONDS = 0.1
@@ -42,13 +50,21 @@ def agent_main(
     """
     mirror = None
     if launch.token and not sees(launch.payload["run_dir"], launch.token):
-        mirror = Mirror(launch.mirrors, launch.carry_bytes)
+        mirror = Mirror(launch.mirrors, launch.carry_bytes, _open_depot(launch.depot))
         launch = dataclasses.replace(launch, payload=_as_seen(launch.payload, mirror))
     worker = Agent(launch, Client(CODEC, launch.secret, launch.coordinator), mirror)
     try:
         worker.serve(AgentJoined(agent, host, shares=mirror is None), fill)
     finally:
         worker.close()
+
+
+def _open_depot(url: str | None) -> "Depot | None":
+    if url is None:
+        return None
+    from flambeau.clusters.depot import Depot
+
+    return Depot(url)
 
 
 def _as_seen(payload: dict[str, Any], mirror: Mirror) -> dict[str, Any]:
@@ -127,7 +143,7 @@ class Agent:
         if received is None:
             return
         message, buffers = received
-        if isinstance(message, FilePart | WantFiles | KeepFiles):
+        if isinstance(message, FilePart | FilesStored | WantFiles | KeepFiles):
             self._carry(message, buffers)
         elif isinstance(message, StartRoles):
             self._start(message)
@@ -144,10 +160,14 @@ class Agent:
             for role in self._running:
                 role.end(grace=0)
 
-    def _carry(self, message: FilePart | WantFiles | KeepFiles, buffers: Sequence[Any]) -> None:
+    def _carry(
+        self, message: FilePart | FilesStored | WantFiles | KeepFiles, buffers: Sequence[Any]
+    ) -> None:
         assert self._mirror is not None
         if isinstance(message, FilePart):
             write_part(self._mirror.root, message, buffers[0])
+        elif isinstance(message, FilesStored):
+            self._mirror.fetch(message.names)
         elif isinstance(message, WantFiles):
             self._mirror.send(self._agent, message.directory, self._client.send)
         else:

@@ -30,6 +30,8 @@ class Launch:
     #: Where agents that do not see it make their own; bytes of a checkpoint that may travel.
     mirrors: str | None = None
     carry_bytes: int = 0
+    #: The URL of a folder by way of which larger ones travel.
+    depot: str | None = None
     #: What all agents of this machine know that load libraries together; nothing: each its own.
     siblings: str = ""
     #: Whether workers of one agent have the machine's cores to themselves.

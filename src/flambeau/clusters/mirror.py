@@ -5,10 +5,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from flambeau.checkpoint.manifest import MANIFEST
 from flambeau.coordination.file_messages import FilePart, FilesSent
+
+if TYPE_CHECKING:
+    from flambeau.clusters.depot import Depot
 
 PART_BYTES = 8 << 20
 #: Where agents find the run that this one starts from, below their own.
@@ -37,11 +40,16 @@ def parts_of(root: Path, path: Path) -> Iterator[tuple[FilePart, bytes]]:
             start += len(data)
 
 
+def below(root: Path, name: str) -> Path:
+    """A place below `root`, and nowhere else."""
+    if ".." in Path(name).parts or Path(name).is_absolute():
+        raise ValueError(f"{name} is not below {root}")
+    return root / name
+
+
 def write_part(root: Path, part: FilePart, data: Any) -> None:
     """Put a piece into its place; nothing outside `root` is touched."""
-    path = root / part.path
-    if ".." in Path(part.path).parts or Path(part.path).is_absolute():
-        raise ValueError(f"{part.path} is not below {root}")
+    path = below(root, part.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("r+b" if part.start else "wb") as file:
         file.seek(part.start)
@@ -52,21 +60,31 @@ def write_part(root: Path, part: FilePart, data: Any) -> None:
 class Mirror:
     """A directory of an agent's own in the place of the run's."""
 
-    def __init__(self, parent: str | None, limit: int) -> None:
+    def __init__(self, parent: str | None, limit: int, depot: "Depot | None" = None) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="flambeau-", dir=parent))
-        self._limit = limit
+        self._limit, self._depot = limit, depot
 
     def send(self, agent: int, directory: str, send: Callable[..., object]) -> None:
         """Send all files of a directory, what commits them last."""
         files = sorted((self.root / directory).glob("*"), key=lambda path: path.name == MANIFEST)
         size = sum(path.stat().st_size for path in files)
-        if size > self._limit:
-            send(FilesSent(agent, directory, size))
+        if size > self._limit and self._depot is None:
+            send(FilesSent(agent, directory, too_large=size))
+            return
+        if size > self._limit and self._depot is not None:
+            named = {path.relative_to(self.root).as_posix(): path for path in files}
+            self._depot.put(named)
+            send(FilesSent(agent, directory, stored=list(named)))
             return
         for path in files:
             for part, data in parts_of(self.root, path):
                 send(part, [data])
         send(FilesSent(agent, directory))
+
+    def fetch(self, names: list[str]) -> None:
+        """Take over files that wait in the depot."""
+        assert self._depot is not None
+        self._depot.get(names, self.root)
 
     def forget(self, kept: list[str]) -> None:
         """Remove checkpoints that the driver has not kept; newer ones are still to come there."""

@@ -34,6 +34,7 @@ STOP_SECONDS = 60.0
 _ANSWER = "agent int, spooled_bytes bigint"
 _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(?P<executors>\d+)\s*,\s*(?P<cores>\d+)\s*,.*\]$")
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<name>[^'\n]+)'")
 _CAUSES = (
     re.compile(re.escape(MARK) + r"(?P<text>[^\n]*)"),
     re.compile(r"(?P<text>ExecutorLostFailure \([^)]*\)[^\n]*)"),
@@ -261,6 +262,12 @@ def raise_mistake(error: BaseException) -> None:
     if found:
         kind = MissingDependencyError if "not installed" in found["text"] else ConfigError
         raise kind(found["text"].strip())
+    found = _NO_MODULE.search(text)
+    if found:
+        raise MissingDependencyError(
+            f"the Python of an executor has no module {found['name']!r}: set PYSPARK_PYTHON (or "
+            f"spark.pyspark.python) to one with Flambeau, such as {sys.executable}, or {ADVICE}"
+        )
     if "PYTHON_VERSION_MISMATCH" in text:
         raise ConfigError(
             f"executors have another Python than this driver's {sys.version_info.major}."

@@ -30,8 +30,8 @@ class Spark(Settings):
     written once to a file without a name in `spool_dir` of each executor (its temporary folder).
     `host` is where executors reach this process, if that is not what Spark says. When no task has
     begun after `start_timeout` seconds, the job is an error. Executors that do not see the run
-    directory send their checkpoints here, up to `carry_mb` each; with `shared_files=False` they do
-    not even look.
+    directory send their checkpoints here, up to `carry_mb` each; larger ones go through a folder of
+    the `depot`, a URL that all machines reach. With `shared_files=False` they do not even look.
     """
 
     workers: int = Field(default=1, ge=1)
@@ -42,6 +42,7 @@ class Spark(Settings):
     host: str | None = None
     start_timeout: float = Field(default=120.0, gt=0)
     carry_mb: int = Field(default=512, ge=0)
+    depot: str | None = Field(default=None, pattern="^.+://")
     shared_files: bool = True
 
     def __init__(self, workers: int = 1, **values: Any) -> None:

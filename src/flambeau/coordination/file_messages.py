@@ -4,7 +4,7 @@ agent -> coordinator     AgentJoined, Spooled
 
 With agents that do not see the driver's files:
 
-coordinator -> agent     FilePart, WantFiles, KeepFiles
+coordinator -> agent     FilePart, FilesStored, WantFiles, KeepFiles
 agent -> coordinator     FilePart, FilesSent
 """
 
@@ -38,11 +38,18 @@ class WantFiles(_Message, frozen=True):
 
 
 class FilesSent(_Message, frozen=True):
-    """They have been sent; or they are `too_large`, in bytes."""
+    """They have been sent, or `stored` in the depot; or they are `too_large`, in bytes."""
 
     agent: int
     directory: str
     too_large: int = 0
+    stored: list[str] = []
+
+
+class FilesStored(_Message, frozen=True):
+    """Files of the run wait in the depot."""
+
+    names: list[str]
 
 
 class KeepFiles(_Message, frozen=True):

@@ -109,8 +109,14 @@ class Agents:
     def _machines(self) -> dict[int, Send]:
         return {agent: partial(self._server.send, self.peers[agent]) for agent in self._apart}
 
-    def check_patience(self, now: float) -> None:
-        """Raise when they have not come in time."""
+    def tick(self, now: float, *, gathering: bool) -> None:
+        """Take in what has been fetched from them; raise when they have not come in time."""
+        if self._carrier is not None:
+            self._carrier.settle(self._machines())
+        if gathering:
+            self._check_patience(now)
+
+    def _check_patience(self, now: float) -> None:
         patience = self._cluster.patience
         late = patience is not None and now - self._since > patience
         if late and len(self.peers) < self._cluster.agents:

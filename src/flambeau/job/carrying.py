@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, final
 
@@ -9,8 +10,15 @@ from flambeau.checkpoint import RunDirectory, prune
 from flambeau.checkpoint.manifest import MANIFEST, Manifest
 from flambeau.checkpoint.references import checkpoints, mark_best, mark_latest
 from flambeau.checkpoint.retention import remove_checkpoint
+from flambeau.clusters.depot import Depot
 from flambeau.clusters.mirror import INIT, TOKEN, parts_of, write_part
-from flambeau.coordination.file_messages import FilePart, FilesSent, KeepFiles, WantFiles
+from flambeau.coordination.file_messages import (
+    FilePart,
+    FilesSent,
+    FilesStored,
+    KeepFiles,
+    WantFiles,
+)
 from flambeau.errors import JobFailedError
 
 #: Where files of a checkpoint wait until it is complete.
@@ -23,18 +31,29 @@ Send = Callable[..., object]
 class Carrier:
     """The driver's side: what agents need is sent to them, what they save is fetched."""
 
-    def __init__(self, run: RunDirectory, keep: int, initial: Path | None) -> None:
+    def __init__(
+        self,
+        run: RunDirectory,
+        keep: int,
+        initial: Path | None,
+        limit: int = 0,
+        depot: Depot | None = None,
+    ) -> None:
         self._run, self._keep, self._initial = run, keep, initial
+        self._limit, self.depot = limit, depot
         self._brought: dict[bytes, set[str]] = {}
         #: Checkpoints that are on their way: agents that have not sent all, and the manifest.
         self._coming: dict[str, set[int]] = {}
         self._manifests: dict[str, bytearray] = {}
         self._best: dict[str, tuple[int, str, float]] = {}
+        self._stored: dict[str, list[str]] = {}
+        self._fetching: dict[str, Future[None]] = {}
+        self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="flambeau-depot")
 
     @property
     def busy(self) -> bool:
         """Whether something is on its way."""
-        return bool(self._coming)
+        return bool(self._coming or self._fetching)
 
     def bring(self, peer: bytes, checkpoint: str | None, send: Send) -> None:
         """Send an agent the user's code, and what its roles begin with."""
@@ -48,12 +67,15 @@ class Carrier:
 
     def _send_new(self, peer: bytes, place: str, root: Path, files: list[Path], send: Send) -> None:
         known = self._brought.setdefault(peer, set())
-        for path in files:
-            name = place + path.resolve().relative_to(root).as_posix()
-            if name in known:
-                continue
-            known.add(name)
-            for part, data in parts_of(root, path.resolve()):
+        named = {place + path.resolve().relative_to(root).as_posix(): path for path in files}
+        new = {name: path.resolve() for name, path in named.items() if name not in known}
+        known |= new.keys()
+        if self.depot is not None and sum(map(_size, new.values())) > self._limit:
+            self.depot.put(new)
+            send(FilesStored(list(new)))
+            return
+        for name, path in new.items():
+            for part, data in parts_of(root, path):
                 send(FilePart(name, part.start, part.last), [data])
 
     def saved(self, step: int, best: Any, agents: dict[int, Send]) -> None:
@@ -78,22 +100,42 @@ class Carrier:
         if message.too_large:
             raise JobFailedError(
                 f"the checkpoint {message.directory} has {message.too_large >> 20:,} MB on one "
-                "executor, more than Spark(carry_mb=...) lets travel to the driver: raise it, or "
-                "choose a run_dir that driver and executors share"
+                "executor, more than Spark(carry_mb=...) lets travel to the driver: name a folder "
+                "that all machines reach with Spark(depot='hdfs://...'; any fsspec URL), raise the "
+                "limit, or choose a run_dir that driver and executors share"
             )
+        self._stored.setdefault(message.directory, []).extend(message.stored)
         missing = self._coming.get(message.directory, set())
         missing.discard(message.agent)
         if missing or message.directory not in self._coming:
             return
         del self._coming[message.directory]
-        self._commit(message.directory)
-        kept = [path.name for path in checkpoints(self._run)]
-        for send in agents.values():
-            send(KeepFiles(kept))
+        stored = self._stored.pop(message.directory)
+        if not stored:
+            self._commit(message.directory, agents)
+            return
+        assert self.depot is not None
+        target = self._run.path / INCOMING
+        self._fetching[message.directory] = self._fetcher.submit(self.depot.take, stored, target)
 
-    def _commit(self, directory: str) -> None:
+    def settle(self, agents: dict[int, Send]) -> None:
+        """Take in what has been fetched from the depot."""
+        for directory, fetched in list(self._fetching.items()):
+            if fetched.done():
+                del self._fetching[directory]
+                fetched.result()
+                self._commit(directory, agents)
+
+    def close(self) -> None:
+        """Leave nothing in the depot."""
+        self._fetcher.shutdown(cancel_futures=True)
+        if self.depot is not None:
+            self.depot.remove()
+
+    def _commit(self, directory: str, agents: dict[int, Send]) -> None:
         come, path = self._run.path / INCOMING / directory, self._run.path / directory
-        (come / MANIFEST).write_bytes(self._manifests.pop(directory))
+        if directory in self._manifests:
+            (come / MANIFEST).write_bytes(self._manifests.pop(directory))
         manifest = Manifest.read(come)
         remove_checkpoint(path)
         path.parent.mkdir(exist_ok=True)
@@ -102,12 +144,19 @@ class Carrier:
         if directory in self._best:
             mark_best(self._run, *self._best.pop(directory))
         prune(self._run, self._keep)
+        kept = [path.name for path in checkpoints(self._run)]
+        for send in agents.values():
+            send(KeepFiles(kept))
 
 
 def remove_traces(run_dir: Path) -> None:
     """Nothing but the run's own files stays in its directory."""
     (run_dir / TOKEN).unlink(missing_ok=True)
     shutil.rmtree(run_dir / INCOMING, ignore_errors=True)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
 
 
 def files_of(checkpoint: Path) -> list[Path]:

@@ -263,8 +263,7 @@ class Controller(Stage):
         if reason is not None and self._phase is not Phase.OVER:
             self._begin_anew(reason)
             self._agents.start_again()
-        if self._phase is Phase.GATHERING:
-            self._agents.check_patience(now)
+        self._agents.tick(now, gathering=self._phase is Phase.GATHERING)
 
     def _notice_silence(self, now: float) -> None:
         timeout = self._recovery.heartbeat_timeout

@@ -11,7 +11,7 @@ from flambeau.clusters.local import LOOPBACK, LocalCluster
 from flambeau.clusters.mirror import TOKEN
 from flambeau.config import Recovery
 from flambeau.errors import MissingDependencyError
-from flambeau.job.carrying import remove_traces
+from flambeau.job.carrying import Carrier, remove_traces
 from flambeau.job.controller import Controller
 from flambeau.job.outcome import Outcome
 from flambeau.job.roles import modules_of
@@ -47,23 +47,33 @@ def run_team(
         preload=modules_of(team.roles),
         threads_per_worker=cluster.threads_per_worker,
         pinned=isinstance(cluster, config.Local),
-        **_files(cluster, payload),
+        **_files(cluster, team.carrier, payload),
     )
     try:
         return controller.run(launch)
     finally:
         if launch.token:
             remove_traces(Path(payload["run_dir"]))
+        if team.carrier is not None:
+            team.carrier.close()
 
 
-def _files(cluster: config.Cluster, payload: Mapping[str, Any]) -> dict[str, Any]:
+def _files(
+    cluster: config.Cluster, carrier: Carrier | None, payload: Mapping[str, Any]
+) -> dict[str, Any]:
     """How agents elsewhere find out whether they see the run's files, and what if not."""
     if isinstance(cluster, config.Local) or "run_dir" not in payload:
         return {}
     token = uuid.uuid4().hex
     (Path(payload["run_dir"]) / TOKEN).write_text(token, encoding="ascii")
     shown = token if cluster.shared_files else "not to be seen"
-    return {"token": shown, "mirrors": cluster.spool_dir, "carry_bytes": cluster.carry_mb << 20}
+    depot = None if carrier is None or carrier.depot is None else carrier.depot.url
+    return {
+        "token": shown,
+        "mirrors": cluster.spool_dir,
+        "carry_bytes": cluster.carry_mb << 20,
+        "depot": depot,
+    }
 
 
 def open_cluster(settings: config.Cluster, frames: Mapping[str, Any]) -> tuple[Cluster, str]:

@@ -1,5 +1,6 @@
 """Which roles a job has, how they are conducted, and what they go on from."""
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +9,11 @@ from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.manifest import Manifest
 from flambeau.checkpoint.references import checkpoints
 from flambeau.clusters.cores import usable_cores
+from flambeau.clusters.depot import Depot
 from flambeau.config import JobSettings, Local
 from flambeau.config.strategies import AllReduce, ParameterServer
 from flambeau.coordination.protocol import Role
+from flambeau.data.sources.urls import file_system
 from flambeau.errors import CheckpointError, ConfigError
 from flambeau.job.carrying import Carrier
 from flambeau.job.conducting import AmongThemselves, Conducting, InRounds
@@ -49,8 +52,20 @@ def make_team(
         servers=0 if isinstance(strategy, AllReduce) else strategy.servers,
         conducting=_conducting(settings),
         checkpoint=_chooser(run, resumes),
-        carrier=Carrier(run, settings.checkpoints.keep, initial),
+        carrier=_carrier(run, settings, initial),
     )
+
+
+def _carrier(run: RunDirectory, settings: JobSettings, initial: Path | None) -> Carrier | None:
+    cluster = settings.cluster
+    if isinstance(cluster, Local):
+        return None
+    depot = None
+    if cluster.depot is not None:
+        depot = Depot(f"{cluster.depot.rstrip('/')}/flambeau-{uuid.uuid4().hex}")
+        file_system(depot.url)  # what cannot be opened is an error at once
+    limit = cluster.carry_mb << 20
+    return Carrier(run, settings.checkpoints.keep, initial, limit, depot)
 
 
 def require_room(settings: JobSettings) -> None:

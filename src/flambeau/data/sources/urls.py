@@ -73,14 +73,14 @@ def require_known_protocol(url: str) -> None:
 
 
 @contextmanager
-def transferring(url: str) -> Iterator[None]:
+def transferring(url: str, done: str = "read") -> Iterator[None]:
     """Turn whatever a file system raises into a `DataError` with the URL and the reason."""
     try:
         yield
     except (UserError, ImportError):
         raise
     except Exception as error:
-        message = f"{shown(url)} cannot be read: {shown(_reason(error))}"
+        message = f"{shown(url)} cannot be {done}: {shown(_reason(error))}"
         if shown(url) != url:
             raise DataError(message) from None  # its texts may hold the credentials
         raise DataError(message) from error
