@@ -143,8 +143,14 @@ def test_sparse_vectors_stay_sparse(spark: "SparkSession", tmp_path: Path) -> No
     assert int(scores.argmax()) == 3
 
 
-def test_executors_that_do_not_see_the_run_directory(spark: "SparkSession", tmp_path: Path) -> None:
-    cluster = fb.Spark(2, session=spark, shared_files=False)
+@pytest.mark.parametrize("way", ["messages", "depot"])
+def test_executors_that_do_not_see_the_run_directory(
+    spark: "SparkSession", tmp_path: Path, way: str
+) -> None:
+    depot = tmp_path / "depot"
+    depot.mkdir()
+    through = {"carry_mb": 0, "depot": depot.as_uri()} if way == "depot" else {}
+    cluster = fb.Spark(2, session=spark, shared_files=False, **through)
     common = {**COMMON, "train": quadrants(spark), "cluster": cluster}
     first = fb.fit(Net, epochs=1, run_dir=tmp_path / "one", **common)
     longer = fb.fit(Net, epochs=3, run_dir=tmp_path / "one", **common)
@@ -155,11 +161,12 @@ def test_executors_that_do_not_see_the_run_directory(spark: "SparkSession", tmp_
     before, after = first.model.state_dict(), other.model.state_dict()
     assert not torch.equal(before["layers.0.weight"], after["layers.0.weight"])
     assert sorted(path.name for path in (tmp_path / "two").iterdir() if path.name[0] == ".") == []
+    assert not list(depot.iterdir())
 
 
 def test_a_checkpoint_that_is_too_large_to_travel(spark: "SparkSession", tmp_path: Path) -> None:
     cluster = fb.Spark(2, session=spark, shared_files=False, carry_mb=0)
-    with pytest.raises(JobFailedError, match="run_dir that driver and executors share"):
+    with pytest.raises(JobFailedError, match=r"Spark\(depot=.*; any fsspec URL"):
         fb.fit(Net, train=quadrants(spark), cluster=cluster, run_dir=tmp_path, **COMMON)
 
 

@@ -74,7 +74,7 @@ def fit(
     local_cluster: "SparkSession", tmp_path: Path, act: Callable[[int], None], **more: Any
 ) -> Any:
     sign = tmp_path / "sign"
-    sign.mkdir()
+    sign.mkdir(exist_ok=True)
     thread = disturb(sign, act)
     try:
         return fb.fit(
@@ -126,6 +126,15 @@ def test_a_killed_executor_costs_part_of_an_epoch(
 def test_a_cancelled_stage_ends_the_job(local_cluster: "SparkSession", tmp_path: Path) -> None:
     with pytest.raises(WorkerLostError, match="an agent ended before its time"):
         fit(local_cluster, tmp_path, lambda _: local_cluster.interruptAll())
+
+
+def test_ctrl_c_stops_after_the_step_and_the_same_call_goes_on(
+    local_cluster: "SparkSession", tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt, match="stopped at step 2"):
+        fit(local_cluster, tmp_path, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    result = fit(local_cluster, tmp_path, lambda _: None)
+    assert result.report["step"] == 15 * 4
 
 
 def write_census(path: Path, rows: int) -> None:

@@ -125,7 +125,7 @@ class Template:
                 if peer_user(self._control) != os.getuid():
                     raise PermissionError("another user has taken the address")
             except OSError:
-                self._control.close()
+                self._end()
                 raise
 
     def fork(
@@ -187,7 +187,9 @@ class Template:
         """Without the template nobody knows how its forks end, so they end with it."""
         self.lost = True
         self._control.close()
-        if self._process is not None and not self._shared:
+        if self._process is not None and self._shared:
+            _left.append(self._process)
+        elif self._process is not None:
             self._process.kill()
             self._process.wait(timeout=30)
         for fork in self._forks.values():
@@ -229,6 +231,8 @@ class Forking(Starter):
 
 
 _templates: dict[object, Template] = {}
+#: Shared ones that this process has started and uses no more; they end when nobody does.
+_left: list[subprocess.Popen[bytes]] = []
 _lock = threading.Lock()
 
 
@@ -237,6 +241,7 @@ def template_for(launch: Launch, environment: dict[str, str]) -> Template:
     read = sorted(item for item in environment.items() if item[0].startswith(IMPORT_TIME))
     key = repr((launch.python, launch.preload, read, launch.siblings))
     with _lock:
+        _reap()
         template = _templates.get(key)
         if template is not None:
             template.listen()
@@ -265,6 +270,11 @@ def close_templates() -> None:
         for template in _templates.values():
             template.close()
         _templates.clear()
+        _reap()
+
+
+def _reap() -> None:
+    _left[:] = [process for process in _left if process.poll() is None]
 
 
 def make_starter(launch: Launch) -> Starter:

@@ -64,7 +64,7 @@ def test_what_is_too_large_stays(tmp_path: Path) -> None:
     checkpoints(own.root, 1)
     sent: list[Any] = []
     own.send(0, "checkpoints/step-00000001", lambda message, buffers=(): sent.append(message))
-    assert sent == [FilesSent(0, "checkpoints/step-00000001", 18)]
+    assert sent == [FilesSent(0, "checkpoints/step-00000001", too_large=18)]
 
 
 def test_old_checkpoints_go_and_new_ones_stay(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from flambeau.clusters import starting
 from flambeau.clusters.base import Launch
 from flambeau.clusters.starting import (
     Fork,
@@ -18,6 +19,8 @@ from flambeau.clusters.starting import (
     Spawning,
     Starter,
     close_templates,
+    template_for,
+    whole_environment,
 )
 
 PATIENCE = 30.0
@@ -195,3 +198,40 @@ def test_nothing_is_left_when_it_is_closed_while_the_template_loads(forking: Mac
     close_templates()
     assert exit_code(role) == -signal.SIGKILL
     assert not psutil.Process().children()
+
+
+def test_agents_of_one_executor_share_a_template(launch: Launch) -> None:
+    shared = dataclasses.replace(launch, siblings=f"tests {os.getpid()}")
+    environment = whole_environment({"OMP_NUM_THREADS": "1", "GIVEN": ""})
+    machines, roles = [], []
+    for _ in range(2):
+        starting._templates.clear()  # as if it were another process
+        machines.append(template_for(shared, environment))
+        read_end, life = os.pipe()
+        os.write(life, b"wait")
+        roles.append(machines[-1].fork("a_role", read_end, (), environment))
+        assert roles[-1].stdout.readline() == b"ready\n"
+        wait_until(lambda: roles[-1].poll() is not None or roles[-1].pid is not None)
+    pids = [role.pid or 0 for role in roles]
+    (template,) = {psutil.Process(pid).parent() for pid in pids}
+    assert template is not None
+    machines[0].close()
+    assert exit_code(roles[0]) == -signal.SIGKILL
+    wait_until(lambda: not psutil.pid_exists(pids[0]))
+    assert roles[1].poll() is None
+    machines[1].close()
+    wait_until(lambda: not template.is_running() or template.status() == psutil.STATUS_ZOMBIE)
+    close_templates()
+    assert not psutil.Process().children()
+    assert exit_code(roles[1]) == -signal.SIGKILL
+
+
+def test_a_template_of_another_user_is_not_used(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = iter([os.getuid() + 1])
+    monkeypatch.setattr(starting, "peer_user", lambda connection: next(stranger, os.getuid()))
+    machine = Machine(Forking(dataclasses.replace(launch, siblings=f"strangers {os.getpid()}")))
+    told(machine.start("tell"))
+    assert not list(stranger)
+    machine.close()

@@ -1,5 +1,6 @@
 """Checkpoints that come from agents elsewhere."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,27 @@ import torch
 from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.references import best, checkpoints, latest
 from flambeau.checkpoint.store import TrainingState, read_checkpoint, write_checkpoint
+from flambeau.clusters.depot import Depot
 from flambeau.clusters.mirror import Mirror, write_part
-from flambeau.coordination.file_messages import FilePart, FilesSent, KeepFiles, WantFiles
-from flambeau.errors import JobFailedError
+from flambeau.coordination.file_messages import (
+    FilePart,
+    FilesSent,
+    FilesStored,
+    KeepFiles,
+    WantFiles,
+)
+from flambeau.errors import DataError, JobFailedError
 from flambeau.job.carrying import Carrier, remove_traces
 
 
 class Elsewhere:
     """An agent with a folder of its own, asked in the same process."""
 
-    def __init__(self, parent: Path, number: int, limit: int = 1 << 20) -> None:
+    def __init__(
+        self, parent: Path, number: int, limit: int = 1 << 20, depot: Depot | None = None
+    ) -> None:
         parent.mkdir()
-        self.mirror = Mirror(str(parent), limit)
+        self.mirror = Mirror(str(parent), limit, depot)
         self.number, self.answers = number, []
 
     def save(self, step: int) -> None:
@@ -30,6 +40,8 @@ class Elsewhere:
     def hear(self, message: Any, buffers: Any = ()) -> None:
         if isinstance(message, FilePart):
             write_part(self.mirror.root, message, buffers[0])
+        elif isinstance(message, FilesStored):
+            self.mirror.fetch(message.names)
         elif isinstance(message, WantFiles):
             self.mirror.send(self.number, message.directory, self.say)
         elif isinstance(message, KeepFiles):
@@ -114,3 +126,47 @@ def test_what_is_too_large_ends_the_job(run: RunDirectory, tmp_path: Path) -> No
     carrier.saved(1, None, {0: agent.hear})
     with pytest.raises(JobFailedError, match="run_dir that driver and executors share"):
         deliver(carrier, {0: agent})
+
+
+def settle(carrier: Carrier, agent: Elsewhere) -> None:
+    deadline = time.monotonic() + 30
+    while carrier.busy:
+        assert time.monotonic() < deadline
+        carrier.settle({0: agent.hear})
+        time.sleep(0.01)
+
+
+def test_what_is_large_goes_through_the_depot(run: RunDirectory, tmp_path: Path) -> None:
+    folder = tmp_path / "depot"
+    depot = Depot(folder.as_uri())
+    agent = Elsewhere(tmp_path / "0", 0, limit=10, depot=depot)
+    carrier = Carrier(run, keep=1, initial=None, limit=10, depot=depot)
+    for step in (1, 2):
+        agent.save(step)
+        carrier.saved(step, None, {0: agent.hear})
+        assert any(folder.rglob("dense.safetensors"))
+        deliver(carrier, {0: agent})
+        settle(carrier, agent)
+        assert not any(path.is_file() for path in folder.rglob("*"))
+    (path,) = checkpoints(run)
+    assert read_checkpoint(path).step == 2
+    assert [path.name for path in checkpoints(RunDirectory(agent.mirror.root))] == ["step-00000002"]
+    other = Elsewhere(tmp_path / "1", 1, limit=10, depot=depot)
+    carrier.bring(b"other", path.name, other.hear)
+    (copy,) = checkpoints(RunDirectory(other.mirror.root))
+    assert read_checkpoint(copy).step == 2
+    carrier.close()
+    assert not folder.exists()
+
+
+def test_a_depot_that_cannot_be_read_ends_the_job(run: RunDirectory, tmp_path: Path) -> None:
+    depot = Depot((tmp_path / "depot").as_uri())
+    agent = Elsewhere(tmp_path / "0", 0, limit=10, depot=depot)
+    agent.save(1)
+    carrier = Carrier(run, keep=1, initial=None, limit=10, depot=depot)
+    carrier.saved(1, None, {0: agent.hear})
+    depot.remove()
+    deliver(carrier, {0: agent})
+    with pytest.raises(DataError, match=r"depot.*cannot be read"):
+        settle(carrier, agent)
+    assert not checkpoints(run)

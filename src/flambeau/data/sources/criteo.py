@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 
 from flambeau.config.settings import nearest
+from flambeau.data.sources.bad_rows import OnBadRow
 from flambeau.data.sources.paths import Paths
 from flambeau.data.sources.row_faults import Fault
 from flambeau.data.sources.row_parser import Parsed, RowParser, label_names, require_count
 from flambeau.data.sources.text_lines import Bytes
-from flambeau.data.sources.text_source import SHARD_BYTES, OnBadRow, TextSource
+from flambeau.data.sources.text_source import SHARD_BYTES, TextSource
 from flambeau.errors import ConfigError
 
 Dense = Literal["log", "raw"]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import pyarrow as pa
 from pyarrow import csv
@@ -12,6 +12,8 @@ from pyarrow import csv
 from flambeau.config.settings import nearest
 from flambeau.data.source import Shard, StreamedSource
 from flambeau.data.sources import csv_lines
+from flambeau.data.sources.bad_rows import WAY_OUT, OnBadRow, skips
+from flambeau.data.sources.csv_skipping import good_rows
 from flambeau.data.sources.files import compression_of, open_range, open_stream, unsplittable
 from flambeau.data.sources.paths import Paths, find_files, reading
 from flambeau.data.sources.record_batches import rows_between
@@ -48,7 +50,8 @@ class CsvSource(StreamedSource):
 
     The first line has the column names, unless `names` gives them. Types are inferred from the
     first rows of the first file and hold for all; `types` (`{"price": "float64"}`) overrides
-    them. Plain files are cut at line ends into shards of about `shard_bytes`.
+    them. Plain files are cut at line ends into shards of about `shard_bytes`. A bad row is an error
+    that says where it is, or it is skipped and counted.
     """
 
     def __init__(
@@ -58,8 +61,10 @@ class CsvSource(StreamedSource):
         delimiter: str = ",",
         names: Sequence[str] | None = None,
         types: Mapping[str, str] | None = None,
+        on_bad_row: OnBadRow = "error",
         shard_bytes: int = 64 << 20,
     ) -> None:
+        self._skip = skips(on_bad_row)
         self._delimiter = delimiter
         self._shard_bytes = shard_bytes
         files = find_files(path, SUFFIXES)
@@ -78,16 +83,23 @@ class CsvSource(StreamedSource):
 
     def shards(self) -> Sequence[Shard]:
         if not self._shards:
+            self.skipped_rows = 0
             shards = (Shard(x.path, n, self._count(x)) for n, x in enumerate(self._lines))
             self._shards = [shard for shard in shards if shard.rows]
         if not self._shards:
-            raise DataError(f"{shown(self._lines[0].path)} has no rows, only blank lines")
+            others = f"{self.skipped_rows} bad rows" if self.skipped_rows else "blank lines"
+            raise DataError(f"{shown(self._lines[0].path)} has no rows, only {others}")
         return self._shards
 
     def read(
         self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         lines = self._lines[shard.part]
+        if self._skip:
+            good = (rows.select(columns) for rows, _ in self._good(lines))
+            batches = (batch for rows in good for batch in rows.to_batches())
+            yield from rows_between(batches, start, stop)
+            return
         with self._explained(lines):
             yield from rows_between(self._parse(lines, columns, self._types()), start, stop)
 
@@ -108,19 +120,41 @@ class CsvSource(StreamedSource):
 
     def _infer(self, lines: _Lines, types: Mapping[str, str]) -> pa.Schema:
         given = {name: _type(name, kind, lines) for name, kind in types.items()}
+        options = self._options(lines, lines.names, given)
+        if self._skip:  # what is bad is not known yet, and any value is a text
+            options = self._options(lines, lines.names, dict.fromkeys(given, pa.string()))
+            options["parse_options"] = self._format(lenient=True)
         with self._explained(lines):
-            schema = self._parse(lines, lines.names, given).schema
+            schema = csv.open_csv(lines.open(), **options).schema
+        found = {field.name: given.get(field.name, field.type) for field in schema}
         # A column without any value so far will most likely hold numbers.
         return pa.schema(
-            pa.field(field.name, pa.float64() if pa.types.is_null(field.type) else field.type)
-            for field in schema
+            pa.field(name, pa.float64() if pa.types.is_null(kind) else kind)
+            for name, kind in found.items()
         )
 
     def _require_same_names(self, lines: _Lines) -> None:
         found = pa.schema((name, self._types().get(name, pa.null())) for name in lines.names)
         require_same_schema(self._schema, self._lines[0].path, found, lines.path)
 
+    def _good(self, lines: _Lines) -> Iterator[tuple[pa.Table, int]]:
+        """Good rows of all columns, and how many others were among them."""
+
+        def parse(block: bytes) -> pa.Table:
+            options = self._options(lines, lines.names, self._types())
+            return csv.read_csv(pa.BufferReader(block), **options)
+
+        empty = self._schema.empty_table()
+        with reading(lines.path, "CSV"):
+            for block in csv_lines.blocks(lines.open()):
+                tables, skipped = good_rows(block, parse, self._delimiter)
+                yield pa.concat_tables([empty, *tables]).combine_chunks(), skipped
+
     def _count(self, lines: _Lines) -> int:
+        if self._skip:
+            found = [(rows.num_rows, skipped) for rows, skipped in self._good(lines)]
+            self.skipped_rows += sum(skipped for _, skipped in found)
+            return sum(rows for rows, _ in found)
         with reading(lines.path, "CSV"):
             counted = csv_lines.count_rows(lines.open(), lines.path)
         if counted.quoted:
@@ -161,18 +195,23 @@ class CsvSource(StreamedSource):
     def _parse(
         self, lines: _Lines, columns: Sequence[str], types: Mapping[str, pa.DataType]
     ) -> csv.CSVStreamingReader:
-        return csv.open_csv(
-            lines.open(),
+        return csv.open_csv(lines.open(), **self._options(lines, columns, types))
+
+    def _options(
+        self, lines: _Lines, columns: Sequence[str], types: Mapping[str, pa.DataType]
+    ) -> dict[str, Any]:
+        return {
             # Only a single thread says in which row something is wrong.
-            read_options=csv.ReadOptions(use_threads=False, column_names=list(lines.names)),
-            parse_options=self._format(),
-            convert_options=csv.ConvertOptions(
+            "read_options": csv.ReadOptions(use_threads=False, column_names=list(lines.names)),
+            "parse_options": self._format(),
+            "convert_options": csv.ConvertOptions(
                 include_columns=list(columns), column_types=dict(types)
             ),
-        )
+        }
 
-    def _format(self) -> csv.ParseOptions:
-        return csv.ParseOptions(delimiter=self._delimiter)
+    def _format(self, *, lenient: bool = False) -> csv.ParseOptions:
+        handler = (lambda row: "skip") if lenient else None
+        return csv.ParseOptions(delimiter=self._delimiter, invalid_row_handler=handler)
 
     def _types(self) -> dict[str, pa.DataType]:
         return {field.name: field.type for field in self._schema}
@@ -197,4 +236,5 @@ def _message(lines: _Lines, text: str) -> str:
         name = lines.names[int(column[1])]
         text = text.replace(column[0], f"column {name!r}: ")
         hint = f" (types are inferred from the first rows: give types={{{name!r}: ...}})"
-    return f"{where}: {text}{hint}"
+    way_out = f" ({WAY_OUT})" if row or column else ""
+    return f"{where}: {text}{hint}{way_out}"

@@ -57,12 +57,12 @@ class Counted:
 def count_rows(stream: pa.NativeFile, path: str) -> Counted:
     """What the lines of the stream amount to; `path` is for messages."""
     rows, quoted, last = 0, False, b""
-    for block in _blocks(stream):
+    for block in blocks(stream):
         if block.count(b"\r") != block.count(b"\r\n"):
             raise DataError(
                 f"{shown(path)} has carriage returns inside of lines: end lines with \\n"
             )
-        rows += _rows_in(block)
+        rows += rows_in(block)
         quoted = quoted or b'"' in block
         last = block.rstrip(b"\r\n").rpartition(b"\n")[2] or last
     return Counted(rows, quoted, last)
@@ -118,7 +118,7 @@ def _newlines(file: IO[bytes], size: int) -> int:
     return sum(counts)
 
 
-def _blocks(stream: pa.NativeFile) -> Iterator[bytes]:
+def blocks(stream: pa.NativeFile) -> Iterator[bytes]:
     """The bytes of the stream in blocks that end with a line."""
     rest = b""
     while data := stream.read(_BLOCK):
@@ -130,7 +130,8 @@ def _blocks(stream: pa.NativeFile) -> Iterator[bytes]:
         yield rest
 
 
-def _rows_in(block: bytes) -> int:
+def rows_in(block: bytes) -> int:
+    """How many of its lines are not blank."""
     characters = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(characters == ord("\n"))
     if not block.endswith(b"\n"):

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from flambeau.data.sources.bad_rows import OnBadRow
 from flambeau.data.sources.bags import FEATURES, BagParser
 from flambeau.data.sources.paths import Paths
 from flambeau.data.sources.row_parser import label_names, require_count
-from flambeau.data.sources.text_source import SHARD_BYTES, OnBadRow, TextSource
+from flambeau.data.sources.text_source import SHARD_BYTES, TextSource
 
 SUFFIXES = tuple(name + packed for name in (".libsvm", ".svm") for packed in ("", ".gz", ".zst"))
 

@@ -1,12 +1,12 @@
 """Files of text rows as a source; a shard is a range of lines."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, final, get_args
+from typing import final
 
 import pyarrow as pa
 
-from flambeau.config.settings import nearest
 from flambeau.data.source import Shard, StreamedSource
+from flambeau.data.sources.bad_rows import WAY_OUT, OnBadRow, skips
 from flambeau.data.sources.files import unsplittable
 from flambeau.data.sources.paths import Paths, find_files
 from flambeau.data.sources.record_batches import rows_between
@@ -14,17 +14,11 @@ from flambeau.data.sources.row_faults import MESSAGES, Fault, shortened
 from flambeau.data.sources.row_parser import Parsed, RowParser, require_count
 from flambeau.data.sources.text_lines import Block, LineRange, blocks, line_number, line_ranges
 from flambeau.data.sources.urls import shown
-from flambeau.errors import ConfigError, DataError
-
-OnBadRow = Literal["error", "skip"]
+from flambeau.errors import DataError
 
 SHARD_BYTES = 64 << 20
 #: A directory stands for all files in it: such logs seldom have a suffix.
 _ANY_NAME = ("",)
-_WAY_OUT = (
-    "to leave out bad rows and count them: options={'on_bad_row': 'skip'} of the data; on the "
-    "command line train.options.on_bad_row=skip, or --option on_bad_row=skip of predict"
-)
 
 
 @final
@@ -43,12 +37,9 @@ class TextSource(StreamedSource):
         on_bad_row: OnBadRow = "error",
         shard_bytes: int = SHARD_BYTES,
     ) -> None:
-        if on_bad_row not in get_args(OnBadRow):
-            hint = nearest(str(on_bad_row), get_args(OnBadRow))
-            raise ConfigError(f"on_bad_row={on_bad_row!r}: {hint}")
+        self._skip = skips(on_bad_row)
         require_count("shard_bytes", shard_bytes, 1)
         self._parser = parser
-        self._skip = on_bad_row == "skip"
         self._files = find_files(path, _ANY_NAME)
         self.warnings = unsplittable(self._files)
         self._ranges = [part for file in self._files for part in line_ranges(file, shard_bytes)]
@@ -105,7 +96,7 @@ class TextSource(StreamedSource):
         part = block.data[fault.where : fault.stop].tobytes().split(maxsplit=1)
         number = line_number(path, block.position + fault.start)
         text, hint = shortened(part[0] if part else line), self._parser.describe(line)
-        return f"{shown(path)} line {number}: {MESSAGES[fault.what]}: {text}; {hint} ({_WAY_OUT})"
+        return f"{shown(path)} line {number}: {MESSAGES[fault.what]}: {text}; {hint} ({WAY_OUT})"
 
     def _told_skipped(self) -> str:
         return f": {self.skipped_rows} bad rows were skipped" if self.skipped_rows else ""
