@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from flambeau.checkpoint.manifest import MANIFEST
 from flambeau.coordination.file_messages import FilePart, FilesSent
 
 if TYPE_CHECKING:
@@ -66,6 +65,8 @@ class Mirror:
 
     def send(self, agent: int, directory: str, send: Callable[..., object]) -> None:
         """Send all files of a directory, what commits them last."""
+        from flambeau.checkpoint.manifest import MANIFEST  # most agents see the run's own files
+
         files = sorted((self.root / directory).glob("*"), key=lambda path: path.name == MANIFEST)
         size = sum(path.stat().st_size for path in files)
         if size > self._limit and self._depot is None:

@@ -40,12 +40,14 @@ class Loading(Settings):
     `workers` are processes (per training worker) for a Dataset's own Python code; by default one
     for image folders and none for the rest, since Arrow and array data need none. `shuffle_rows`
     is the size of the buffer in which rows of streamed files (Parquet, CSV, Arrow) are mixed.
-    `read_ahead` is in batches. `keep_negatives` is the share of the rows with label 0 that are
-    trained on; validation and predictions are corrected for it, so that probabilities are right.
+    Batches that are not full are left out with `drop_last`, with `"when_possible"` only beside full
+    ones. `read_ahead` is in batches. `keep_negatives` is the share of the rows with label 0 that
+    are trained on; validation and predictions are corrected for it, so that probabilities are
+    right.
     """
 
     shuffle: bool = True
-    drop_last: bool = False
+    drop_last: bool | Literal["when_possible"] = False
     workers: int | None = Field(default=None, ge=0)
     read_ahead: int = Field(default=4, ge=1)
     shuffle_rows: int = Field(default=131_072, ge=1)

@@ -7,13 +7,22 @@ fewer, or none; its gradient then counts by its share of the rows.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from flambeau.coordination.permutation import Permutation
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+
+#: Whether rows that fill no batch are left out; "when_possible": if there are others.
+DropLast = bool | Literal["when_possible"]
+
+
+def drops(drop_last: DropLast, rows: int, batch_size: int) -> bool:
+    """Whether those of `rows` that fill no batch are left out."""
+    return rows >= batch_size if drop_last == "when_possible" else drop_last
 
 
 @dataclass(frozen=True)
@@ -29,12 +38,14 @@ class IndexedPlan:
     workers: int
     seed: int
     shuffle: bool = True
-    drop_last: bool = False
+    drop_last: DropLast = False
 
     def steps(self, start: int = 0) -> int:
         """Steps of an epoch that begins at row `start` of the order."""
         remaining = self.total - start
-        return remaining // self._whole if self.drop_last else -(-remaining // self._whole)
+        if drops(self.drop_last, remaining, self._whole):
+            return remaining // self._whole
+        return -(-remaining // self._whole)
 
     def all_rows(self, step: int, start: int = 0) -> int:
         """How many rows all workers together have at `step`."""
@@ -95,13 +106,13 @@ class HomePlan:
     batch_size: int
     seed: int
     shuffle: bool = True
-    drop_last: bool = False
+    drop_last: DropLast = False
 
     def steps(self, start: int = 0) -> int:
         """Steps of an epoch; only whole epochs can be planned (`start` is 0)."""
         assert start == 0
         counts = [sum(rows) for rows in self.homes]
-        if self.drop_last:
+        if drops(self.drop_last, min(counts), self.batch_size):
             return min(counts) // self.batch_size
         return -(-max(counts) // self.batch_size)
 
@@ -134,7 +145,7 @@ class StreamedPlan:
     workers: int
     seed: int
     shuffle: bool = True
-    drop_last: bool = False
+    drop_last: DropLast = False
 
     @cached_property
     def total(self) -> int:
@@ -145,7 +156,7 @@ class StreamedPlan:
         """Steps of an epoch; only whole epochs can be planned (`start` is 0)."""
         assert start == 0
         counts = [self._worker_rows(worker) for worker in range(self.workers)]
-        if self.drop_last:
+        if drops(self.drop_last, min(counts), self.batch_size):
             return min(counts) // self.batch_size
         return -(-max(counts) // self.batch_size)
 

@@ -11,6 +11,7 @@ from typing import Any, Self, final
 
 import msgspec
 
+from flambeau.coordination.plans import DropLast, drops
 from flambeau.errors import CheckpointError, ConfigError, DataError, ProtocolError
 
 BATCHES_PER_TASK = 16
@@ -89,7 +90,13 @@ class DynamicPlan:
 
     @classmethod
     def of_rows(
-        cls, total: int, *, batch_size: int, workers: int, epochs: int = 1, drop_last: bool = False
+        cls,
+        total: int,
+        *,
+        batch_size: int,
+        workers: int,
+        epochs: int = 1,
+        drop_last: DropLast = False,
     ) -> Self:
         """Positions of an order that is random already: tasks of whole batches, in their order.
 
@@ -114,7 +121,7 @@ class DynamicPlan:
         epochs: int = 1,
         seed: int = 0,
         shuffle: bool = True,
-        drop_last: bool = False,
+        drop_last: DropLast = False,
         homes: Sequence[int] | None = None,
     ) -> Self:
         """Shards that are read from their start: a task each, in another order in each epoch.
@@ -292,8 +299,8 @@ class DynamicPlan:
             )
 
 
-def _usable(rows: int, batch_size: int, drop_last: bool) -> int:
-    return rows - rows % batch_size if drop_last else rows
+def _usable(rows: int, batch_size: int, drop_last: DropLast) -> int:
+    return rows - rows % batch_size if drops(drop_last, rows, batch_size) else rows
 
 
 def _is_open(task: Task) -> bool:

@@ -12,7 +12,7 @@ from flambeau.config import JobSettings
 from flambeau.config.strategies import ParameterServer
 from flambeau.coordination.consistency import Asynchronous, Bounded, ConsistencyPolicy
 from flambeau.coordination.link import Link
-from flambeau.coordination.plans import IndexedPlan
+from flambeau.coordination.plans import IndexedPlan, drops
 from flambeau.coordination.protocol import PlanData, WantStop
 from flambeau.data import IndexedSource, IterableSource, Source
 from flambeau.data.binding import Binder
@@ -190,7 +190,9 @@ class FreeWorker:
             if isinstance(source, IndexedSource)
             else [shard.rows for shard in source.shards()]
         )
-        return sum(count // size if drop else -(-count // size) for count in rows)
+        return sum(
+            count // size if drops(drop, count, size) else -(-count // size) for count in rows
+        )
 
     def _reader(self, source: Source, binder: Binder) -> TaskReader:
         settings, loading = self._settings, self._settings.loading

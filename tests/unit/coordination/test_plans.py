@@ -2,6 +2,7 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -144,6 +145,16 @@ def test_streamed_counts_agree_with_the_pieces(plan: StreamedPlan) -> None:
 def test_streamed_workers_have_as_many_rows_but_for_one(plan: StreamedPlan) -> None:
     counts = [len(rows) for rows in rows_of(plan, 0)]
     assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(3, 1), (4, 1), (7, 1), (8, 2)])
+def test_what_fills_no_batch_is_left_out_when_possible(rows: int, steps: int) -> None:
+    plans = [
+        IndexedPlan(2 * rows, 4, 2, 0, drop_last="when_possible"),
+        StreamedPlan((2 * rows,), 4, 2, 0, drop_last="when_possible"),
+        HomePlan(((rows,), (1, rows)), 4, 0, drop_last="when_possible"),
+    ]
+    assert [plan.steps() for plan in plans] == [steps] * 3
 
 
 @settings(max_examples=30)

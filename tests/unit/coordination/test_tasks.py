@@ -74,6 +74,11 @@ def test_every_shard_with_rows_is_one_task() -> None:
     assert all_tasks(plan) == [Task(0, 0, 0, 5), Task(0, 2, 0, 7)]
 
 
+def test_a_shard_without_a_whole_batch_stays_when_that_is_asked_for() -> None:
+    plan = DynamicPlan.of_shards([5, 2, 6], batch_size=3, shuffle=False, drop_last="when_possible")
+    assert all_tasks(plan) == [Task(0, 0, 0, 3), Task(0, 1, 0, 2), Task(0, 2, 0, 6)]
+
+
 def test_drop_last_leaves_whole_batches_of_each_shard() -> None:
     plan = DynamicPlan.of_shards([5, 2, 6], batch_size=3, shuffle=False, drop_last=True)
     assert all_tasks(plan) == [Task(0, 0, 0, 3), Task(0, 2, 0, 6)]

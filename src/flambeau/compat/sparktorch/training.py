@@ -61,6 +61,7 @@ def _fit_params(get: Get, stops_early: bool, round_steps: int) -> dict[str, Any]
     found: dict[str, Any] = {
         "checkpoints": {"every_epochs": None},
         "compute": {"compile": get("compileMode") or False},
+        "loading": {"drop_last": "when_possible"},  # each iteration has a whole mini-batch
         "evaluation": {"every_epochs": None, "every_steps": round_steps if stops_early else None},
         "observe": {"progress": "auto" if get("verbose") else "none", "tensorboard": False},
     }
