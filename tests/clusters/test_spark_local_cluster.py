@@ -82,21 +82,23 @@ def fit(
             train=quadrants(local_cluster),
             epochs=15,
             callbacks=[Slow(sign)],
-            cluster=fb.Spark(2, session=local_cluster),
             run_dir=tmp_path / "run",
-            **{**COMMON, **more},
+            **{**COMMON, "cluster": fb.Spark(2, session=local_cluster), **more},
         )
     finally:
         thread.join()
 
 
+@pytest.mark.parametrize("shared_files", [True, False])
 def test_a_killed_worker_is_started_again_by_its_agent(
-    local_cluster: "SparkSession", tmp_path: Path
+    local_cluster: "SparkSession", tmp_path: Path, shared_files: bool
 ) -> None:
     result = fit(
         local_cluster,
         tmp_path,
         lambda worker: os.kill(worker, signal.SIGKILL),
+        cluster=fb.Spark(2, session=local_cluster, shared_files=shared_files),
+        checkpoints={"every_steps": 10},
         recovery={"max_restarts": 1},
     )
     rows = result.report["rows"]

@@ -73,7 +73,7 @@ def _as_seen(payload: dict[str, Any], mirror: Mirror) -> dict[str, Any]:
     initial = payload.get("init_from")
     if initial is not None:
         initial = f"{root}/{INIT}@{payload['init_step']}"
-    return {**payload, "run_dir": root, "init_from": initial}
+    return {**payload, "run_dir": root, "mirrored": True, "init_from": initial}
 
 
 class Agent:

@@ -29,14 +29,12 @@ def sees(run_dir: str, token: str) -> bool:
 
 def parts_of(root: Path, path: Path) -> Iterator[tuple[FilePart, bytes]]:
     """A file, piece by piece, named by its place below `root`."""
-    size, start = path.stat().st_size, 0
+    name = path.relative_to(root).as_posix()
     with path.open("rb") as file:
-        last = False
-        while not last:
-            data = file.read(PART_BYTES)
-            last = start + len(data) >= size
-            yield FilePart(path.relative_to(root).as_posix(), start, last), data
-            start += len(data)
+        data = file.read(PART_BYTES)
+        yield FilePart(name, 0), data  # also of an empty file
+        while data := file.read(PART_BYTES):
+            yield FilePart(name, file.tell() - len(data)), data
 
 
 def below(root: Path, name: str) -> Path:

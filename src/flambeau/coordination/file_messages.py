@@ -28,7 +28,6 @@ class FilePart(_Message, frozen=True):
 
     path: str
     start: int
-    last: bool
 
 
 class WantFiles(_Message, frozen=True):

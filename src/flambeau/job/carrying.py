@@ -76,7 +76,7 @@ class Carrier:
             return
         for name, path in new.items():
             for part, data in parts_of(root, path):
-                send(FilePart(name, part.start, part.last), [data])
+                send(FilePart(name, part.start), [data])
 
     def saved(self, step: int, best: Any, agents: dict[int, Send]) -> None:
         """A checkpoint is complete where its workers are: fetch it."""

@@ -24,6 +24,7 @@ from flambeau.job.process_group import backend_of, pick_device, process_group
 from flambeau.job.surroundings import Surroundings
 from flambeau.job.table_saving import table_saving
 from flambeau.strategies.group import Group, ProcessGroup, Solo
+from flambeau.strategies.shared_group import shared_if_possible
 from flambeau.training import randomness
 from flambeau.training.callbacks import Callbacks
 from flambeau.training.loop import Trainer, TrainingParts, total_steps
@@ -44,7 +45,7 @@ def work(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[s
         group: Group = Solo()
         if child.spec.world > 1:
             stack.enter_context(process_group(link, listener, backend_of(device)))
-            group = ProcessGroup()
+            group = shared_if_possible(ProcessGroup())
         where = Surroundings(settings, run, link, group, device, child.payload)
         return LockstepWorker(where).run()
 
@@ -144,8 +145,8 @@ class LockstepWorker:
 
     def _find_checkpoint(self) -> TrainingState | None:
         where = self._where
-        if not isinstance(self._settings.strategy, AllReduce):
-            # Servers and workers must take the same one.
+        if where.payload.get("mirrored") or not isinstance(self._settings.strategy, AllReduce):
+            # Servers and workers, and machines with files of their own, must take the same one.
             path = where.link.wait_until_all_joined().checkpoint
             return read_checkpoint(where.run.checkpoints / path) if path is not None else None
         restarted = where.link.spec.generation > 0

@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -25,6 +26,7 @@ from flambeau.strategies.base import (
     rate_factor,
 )
 from flambeau.strategies.group import Group
+from flambeau.strategies.shared_group import SharedGroup
 
 
 @final
@@ -50,6 +52,8 @@ class AllReduceStrategy(Strategy):
         self.tables, self._first_rate = tables, first_rate
         self._ddp: DistributedDataParallel | None = None
         self._updates = 0
+        #: Seconds and updates when they were last asked for.
+        self._told = (0.0, 0)
 
     def attach(
         self, model: nn.Module, optimizers: Mapping[str, Optimizer], *, own_step: bool
@@ -115,6 +119,10 @@ class AllReduceStrategy(Strategy):
 
     def communication_seconds(self) -> float:
         """What DDP measured as communication that no computation hid, in a recent step."""
+        if isinstance(self._group, SharedGroup):
+            seconds, updates = self._group.seconds, self._updates
+            before, self._told = self._told, (seconds, updates)
+            return (seconds - before[0]) / max(1, updates - before[1])
         if self._ddp is None:
             return 0.0
         stats = self._ddp._get_ddp_logging_data()  # type: ignore[no-untyped-call]
@@ -145,6 +153,8 @@ class AllReduceStrategy(Strategy):
             **_OWN_BUFFERS,
         )
         hook = _compression_hook(settings.compression)
+        if hook is None and isinstance(self._group, SharedGroup):
+            hook = (self._group, _add_up)
         if hook is not None:
             ddp.register_comm_hook(*hook)
         return ddp
@@ -182,6 +192,12 @@ _OWN_BUFFERS: dict[str, Any] = {
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
     else "broadcast_buffers": False
 }
+
+
+def _add_up(group: Group, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+    done: torch.futures.Future[Tensor] = torch.futures.Future()
+    done.set_result(group.sum(bucket.buffer()).div_(group.size))
+    return done
 
 
 def _compression_hook(name: str) -> tuple[Any, Any] | None:

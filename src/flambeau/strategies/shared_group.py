@@ -1,0 +1,155 @@
+"""Workers of one machine add up in memory that all see, which takes a fraction of what sockets do.
+
+Collectives over sockets wake up several threads of every process, again and again, while a small
+network needs little more than that for a whole step.
+"""
+
+import mmap
+import os
+import platform
+import secrets
+import select
+import sys
+import time
+from contextlib import suppress
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flambeau.errors import JobFailedError
+from flambeau.strategies.group import Group
+
+#: What a worker can hand over at once; more goes in pieces.
+PIECE_BYTES = 4 << 20
+#: Up to so many bytes, or workers, everybody adds up everything, for the sake of one meeting less.
+FEW_BYTES, FEW_WORKERS = 1 << 14, 3
+#: Others see stores in the order in which they were made. Elsewhere sockets do the work.
+_ORDERED = ("x86_64", "AMD64")
+_CACHE_LINE = 64
+_TOKEN_BYTES = 8
+#: Waiting: at first without a break, then with breaks of a share of the time so far.
+_SPIN_SECONDS, _BREAK_SHARE, _LONGEST_BREAK = 1e-3, 0.05, 1e-3
+TIMEOUT_SECONDS = 1800.0
+
+
+@final
+class SharedGroup(Group):
+    """Adds up in shared `memory`; for the rest it is the group `within`.
+
+    Each worker copies its numbers to a place of its own and says so. When all have, it adds up
+    everybody's in the order of the ranks, so that all get the same; many workers add up a part
+    each, and meet once more. Two sets of places take turns: whoever writes to one again has met
+    the others since, who had read from it before they came.
+    """
+
+    def __init__(self, within: Group, memory: mmap.mmap) -> None:
+        self._within, self.rank, self.size = within, within.rank, within.size
+        header = _CACHE_LINE * self.size
+        self._arrived = np.frombuffer(memory, np.int64, header // 8)[:: _CACHE_LINE // 8]
+        bytes_of_sets = 2 * self.size * PIECE_BYTES
+        places = torch.frombuffer(
+            memory, dtype=torch.uint8, count=bytes_of_sets, offset=_first_place(self.size)
+        )
+        self._sets = places.view(2, self.size, PIECE_BYTES)
+        self._meetings = self._sums = 0
+        #: All seconds that this worker has spent here.
+        self.seconds = 0.0
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """See `Group`."""
+        if tensor.device.type != "cpu" or not tensor.is_contiguous():
+            return self._within.sum(tensor)
+        started = time.perf_counter()
+        for part in tensor.detach().view(-1).split(PIECE_BYTES // tensor.element_size()):  # type: ignore[no-untyped-call]
+            self._add_up(part)
+        self.seconds += time.perf_counter() - started
+        return tensor
+
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """See `Group`."""
+        return self._within.broadcast(tensor)
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """See `Group`."""
+        return self._within.gather(data)
+
+    def _add_up(self, part: Tensor) -> None:
+        self._sums += 1
+        count, size = part.numel(), part.element_size()
+        places = self._sets[self._sums % 2].view(part.dtype)[:, :count]
+        places[self.rank].copy_(part)
+        self._meet()
+        if self.size <= FEW_WORKERS or count * size <= FEW_BYTES:
+            _sum_of(places, part)
+            return
+        bounds = [count * rank // self.size for rank in range(self.size + 1)]
+        mine = slice(bounds[self.rank], bounds[self.rank + 1])
+        # Nobody else reads this part of this worker's own place.
+        _sum_of(places[:, mine].clone(), places[self.rank, mine])
+        self._meet()
+        for rank in range(self.size):
+            theirs = slice(bounds[rank], bounds[rank + 1])
+            part[theirs].copy_(places[rank, theirs])
+
+    def _meet(self) -> None:
+        """Say that this worker has come so far, and wait until all have."""
+        self._meetings += 1
+        self._arrived[self.rank] = self._meetings
+        started = time.perf_counter()
+        while int(self._arrived.min()) < self._meetings:
+            waited = time.perf_counter() - started
+            if waited > TIMEOUT_SECONDS:
+                raise JobFailedError(f"no word of another worker for {waited:.0f} s")
+            if waited < _SPIN_SECONDS:
+                select.select((), (), (), 0)  # lets other threads go on, and takes a microsecond
+            else:
+                time.sleep(min(waited * _BREAK_SHARE, _LONGEST_BREAK))
+
+
+def _sum_of(places: Tensor, out: Tensor) -> None:
+    torch.add(places[0], places[1], out=out)
+    for place in places[2:]:
+        out.add_(place)
+
+
+def shared_if_possible(group: Group) -> Group:
+    """The group, by way of shared memory if all of its workers are on one machine."""
+    length = _first_place(group.size) + 2 * group.size * PIECE_BYTES + _TOKEN_BYTES
+    able = sys.platform == "linux" and platform.machine() in _ORDERED
+    token = int.from_bytes(secrets.token_bytes(_TOKEN_BYTES - 1), "little")
+    file = _create(length, token) if able and group.first else -1
+    process, number, token = group.broadcast(torch.tensor([os.getpid(), file, token])).tolist()
+    memory = None
+    with suppress(OSError, ValueError):
+        memory = _open(f"/proc/{process}/fd/{number}", length, token)
+    everybody = int(group.sum(torch.tensor([memory is not None], dtype=torch.int64)))
+    if file >= 0:
+        os.close(file)
+    return SharedGroup(group, memory) if memory and everybody == group.size else group
+
+
+def _first_place(workers: int) -> int:
+    """Behind what says who has arrived, at the begin of a page. The token is the last of all."""
+    return -(-_CACHE_LINE * workers // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def _create(length: int, token: int) -> int:
+    """A file without a name, which is gone when the last process that has it open is."""
+    file = os.memfd_create("flambeau-sums")
+    os.ftruncate(file, length)
+    os.pwrite(file, token.to_bytes(_TOKEN_BYTES, "little"), length - _TOKEN_BYTES)
+    return file
+
+
+def _open(path: str, length: int, token: int) -> mmap.mmap:
+    """The same file; `ValueError` if it is another, since process numbers mean little elsewhere."""
+    file = os.open(path, os.O_RDWR)
+    try:
+        found = os.pread(file, _TOKEN_BYTES, length - _TOKEN_BYTES)
+        if os.fstat(file).st_size != length or int.from_bytes(found, "little") != token:
+            raise ValueError(f"{path} is not the file of this group")
+        return mmap.mmap(file, length)
+    finally:
+        os.close(file)
