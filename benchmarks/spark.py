@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -243,7 +243,7 @@ PARTS = {
 
 def main() -> None:
     options = parse_options()
-    sizes = QUICK if options.quick else FULL
+    sizes = QUICK if options.quick else replace(FULL, pairs=options.pairs)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         os.environ |= {
             "GLOO_SOCKET_IFNAME": "lo",
@@ -262,6 +262,7 @@ def main() -> None:
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default="all", choices=[*PARTS, "all"])
+    parser.add_argument("--pairs", type=int, default=FULL.pairs)
     parser.add_argument("--quick", action="store_true", help="to see that it runs, no more")
     return parser.parse_args()
 
