@@ -4,13 +4,12 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from flambeau.checkpoint import RunDirectory, prune
 from flambeau.checkpoint.manifest import MANIFEST, Manifest
 from flambeau.checkpoint.references import checkpoints, mark_best, mark_latest
 from flambeau.checkpoint.retention import remove_checkpoint
-from flambeau.clusters.depot import Depot
 from flambeau.clusters.mirror import INIT, TOKEN, parts_of, write_part
 from flambeau.coordination.file_messages import (
     FilePart,
@@ -20,6 +19,9 @@ from flambeau.coordination.file_messages import (
     WantFiles,
 )
 from flambeau.errors import JobFailedError
+
+if TYPE_CHECKING:
+    from flambeau.clusters.depot import Depot
 
 #: Where files of a checkpoint wait until it is complete.
 INCOMING = ".incoming"
@@ -37,7 +39,7 @@ class Carrier:
         keep: int,
         initial: Path | None,
         limit: int = 0,
-        depot: Depot | None = None,
+        depot: "Depot | None" = None,
     ) -> None:
         self._run, self._keep, self._initial = run, keep, initial
         self._limit, self.depot = limit, depot

@@ -9,11 +9,9 @@ from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.manifest import Manifest
 from flambeau.checkpoint.references import checkpoints
 from flambeau.clusters.cores import usable_cores
-from flambeau.clusters.depot import Depot
 from flambeau.config import JobSettings, Local
 from flambeau.config.strategies import AllReduce, ParameterServer
 from flambeau.coordination.protocol import Role
-from flambeau.data.sources.urls import file_system
 from flambeau.errors import CheckpointError, ConfigError
 from flambeau.job.carrying import Carrier
 from flambeau.job.conducting import AmongThemselves, Conducting, InRounds
@@ -62,6 +60,9 @@ def _carrier(run: RunDirectory, settings: JobSettings, initial: Path | None) -> 
         return None
     depot = None
     if cluster.depot is not None:
+        from flambeau.clusters.depot import Depot  # loads torch, as all that reads data does
+        from flambeau.data.sources.urls import file_system
+
         depot = Depot(f"{cluster.depot.rstrip('/')}/flambeau-{uuid.uuid4().hex}")
         file_system(depot.url)  # what cannot be opened is an error at once
     limit = cluster.carry_mb << 20
