@@ -7,22 +7,14 @@ fewer, or none; its gradient then counts by its share of the rows.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from flambeau.coordination.permutation import Permutation
+from flambeau.coordination.whole_batches import DropLast, drops
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
-
-
-#: Whether rows that fill no batch are left out; "when_possible": if there are others.
-DropLast = bool | Literal["when_possible"]
-
-
-def drops(drop_last: DropLast, rows: int, batch_size: int) -> bool:
-    """Whether those of `rows` that fill no batch are left out."""
-    return rows >= batch_size if drop_last == "when_possible" else drop_last
 
 
 @dataclass(frozen=True)

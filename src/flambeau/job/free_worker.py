@@ -12,8 +12,9 @@ from flambeau.config import JobSettings
 from flambeau.config.strategies import ParameterServer
 from flambeau.coordination.consistency import Asynchronous, Bounded, ConsistencyPolicy
 from flambeau.coordination.link import Link
-from flambeau.coordination.plans import IndexedPlan, drops
+from flambeau.coordination.plans import IndexedPlan
 from flambeau.coordination.protocol import PlanData, WantStop
+from flambeau.coordination.whole_batches import drops
 from flambeau.data import IndexedSource, IterableSource, Source
 from flambeau.data.binding import Binder
 from flambeau.data.sources.spooled import SpooledSource
