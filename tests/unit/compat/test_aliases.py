@@ -1,12 +1,11 @@
 import importlib
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from flambeau.compat import alias, aliases
+from flambeau.compat import alias
 from flambeau.errors import ConfigError
 
 
@@ -65,37 +64,3 @@ def test_an_alias_that_comes_too_late_is_a_mistake(monkeypatch: pytest.MonkeyPat
 def test_an_unknown_alias_is_a_mistake() -> None:
     with pytest.raises(ConfigError, match="no alias 'sparktorsh'; did you mean 'sparktorch'"):
         alias("sparktorsh")
-
-
-SCRIPT = """
-import sys
-from beside import word
-from sparktorch import SparkTorch
-print(__name__, sys.argv[1:], word, SparkTorch.__module__)
-"""
-PRINTED = "__main__ ['-n', '3'] there flambeau.compat.sparktorch.torch_distributed\n"
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    (tmp_path / "beside.py").write_text("word = 'there'\n")
-    (tmp_path / "script.py").write_text(SCRIPT)
-    return tmp_path / "script.py"
-
-
-def flambeau(*arguments: str) -> str:
-    command = [sys.executable, "-m", "flambeau", "run", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
-def test_a_drivers_script_runs_in_one_process_that_is_no_rank(script: Path) -> None:
-    script.write_text(SCRIPT + "import os\nassert 'RANK' not in os.environ")
-    assert flambeau("--alias", "sparktorch", str(script), "-n", "3") == PRINTED
-
-
-def test_a_script_for_several_processes_has_its_aliases_too(script: Path) -> None:
-    arguments = ["sparktorch", str(script), "-n", "3"]
-    done = subprocess.check_output([sys.executable, aliases.__file__, *arguments], text=True)
-    assert done == PRINTED

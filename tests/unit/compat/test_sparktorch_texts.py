@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -80,23 +77,6 @@ def test_vectors_are_no_classes() -> None:
 def test_unwrap_takes_pipelines() -> None:
     with pytest.raises(TypeError, match="unwrap takes a Pipeline or PipelineModel, not 'a'"):
         PysparkPipelineWrapper.unwrap("a")  # type: ignore[arg-type]
-
-
-def test_what_workers_need_loads_no_spark() -> None:
-    code = (
-        "import sys; from flambeau.compat.sparktorch import criterion, serialize_torch_obj; "
-        "print('pyspark' in sys.modules)"
-    )
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
-
-
-def test_without_pyspark_the_extra_is_named() -> None:
-    code = (
-        "import sys; sys.modules['pyspark'] = None; import flambeau.compat.sparktorch as ours; "
-        "ours.serialize_torch_obj; ours.SparkTorch"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "needs pyspark: pip install 'flambeau[spark]'" in done.stderr
 
 
 def test_a_name_that_sparktorch_has_not_is_an_attribute_error() -> None:
