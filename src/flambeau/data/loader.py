@@ -1,5 +1,7 @@
 """From a source and a plan to the batches of one worker, step by step."""
 
+import os
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +15,14 @@ from flambeau.data.batch import Batch, concatenate
 from flambeau.data.binding import Binder
 from flambeau.data.read_ahead import ReadAhead
 from flambeau.data.source import IndexedSource, IterableSource, Share, Source, StreamedSource
-from flambeau.errors import UserError
+from flambeau.errors import ConfigError, UserError
 
 Transform = Callable[[Batch], Batch]
 
 #: Row numbers are computed for this many steps at a time.
 PLAN_AHEAD = 64
+#: Of the 107 bytes of a socket's path, multiprocessing takes 32 (/pymp-xxxxxxxx/listener-xxxxxxxx).
+LONGEST_FOLDER = 75
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,8 @@ class IndexedLoader(Loader):
         super().__init__(binder, transform, 0 if copies_only else loading.read_ahead)
         self._source, self._plan, self._worker = source, plan, worker
         self._processes = processes
+        if processes:
+            _require_short_folder()
 
     def steps(self, start: int = 0) -> int:
         """Steps of an epoch."""
@@ -160,6 +166,16 @@ class IndexedLoader(Loader):
                 num_workers=self._processes,
                 prefetch_factor=2,
             )
+        )
+
+
+def _require_short_folder() -> None:
+    """With a longer one, torch would lose batches without a word, and wait for them for ever."""
+    folder = tempfile.gettempdir()
+    if len(os.fsencode(folder)) > LONGEST_FOLDER:
+        raise ConfigError(
+            f"the temporary folder {folder} has more than {LONGEST_FOLDER} characters, too many "
+            "for the sockets of loader processes: set TMPDIR to a shorter one, or loading.workers=0"
         )
 
 

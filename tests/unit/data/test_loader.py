@@ -24,6 +24,7 @@ from flambeau.data.loader import (
     in_order,
 )
 from flambeau.data.source import IndexedSource, IterableSource, Shard, Share, Source, StreamedSource
+from flambeau.errors import ConfigError
 
 COLUMNS = ("x",)
 
@@ -273,3 +274,11 @@ def test_cut_does_not_copy_within_a_block() -> None:
 def test_in_order_gives_all_rows_in_batches(source: Source) -> None:
     batches = [batch["x"].tolist() for batch in in_order(source, BINDER, 4)]
     assert batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_loader_processes_need_a_short_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/" + 75 * "x")
+    source, plan = Numbers(6), IndexedPlan(6, 2, 1, 0)
+    with pytest.raises(ConfigError, match=r"more than 75 characters.*set TMPDIR to a shorter one"):
+        IndexedLoader(source, plan, 0, BINDER, None, Loading(), 1)
+    IndexedLoader(source, plan, 0, BINDER, None, Loading(), 0)
