@@ -62,7 +62,13 @@ class Mirror:
         self._limit, self._depot = limit, depot
 
     def send(self, agent: int, directory: str, send: Callable[..., object]) -> None:
-        """Send all files of a directory, what commits them last."""
+        """Send all files of a directory, what commits them last; it may be pruned meanwhile."""
+        try:
+            self._send(agent, directory, send)
+        except FileNotFoundError:
+            send(FilesSent(agent, directory, gone=True))
+
+    def _send(self, agent: int, directory: str, send: Callable[..., object]) -> None:
         from flambeau.checkpoint.manifest import MANIFEST  # most agents see the run's own files
 
         files = sorted((self.root / directory).glob("*"), key=lambda path: path.name == MANIFEST)

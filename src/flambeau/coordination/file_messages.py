@@ -37,12 +37,16 @@ class WantFiles(_Message, frozen=True):
 
 
 class FilesSent(_Message, frozen=True):
-    """They have been sent, or `stored` in the depot; or they are `too_large`, in bytes."""
+    """They have been sent, or `stored` in the depot; or they are `too_large`, in bytes.
+
+    Or they are `gone`, since newer ones have taken their place.
+    """
 
     agent: int
     directory: str
     too_large: int = 0
     stored: list[str] = []
+    gone: bool = False
 
 
 class FilesStored(_Message, frozen=True):

@@ -26,6 +26,7 @@ from flambeau.coordination.file_messages import (
     AgentJoined,
     FilePart,
     FilesSent,
+    FilesStored,
     KeepFiles,
     Spooled,
     WantFiles,
@@ -349,6 +350,7 @@ Messages = (
     | FilePart
     | WantFiles
     | FilesSent
+    | FilesStored
     | KeepFiles
     | StartRoles
     | EndRoles

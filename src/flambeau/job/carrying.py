@@ -49,6 +49,7 @@ class Carrier:
         self._manifests: dict[str, bytearray] = {}
         self._best: dict[str, tuple[int, str, float]] = {}
         self._stored: dict[str, list[str]] = {}
+        self._gone: set[str] = set()
         self._fetching: dict[str, Future[None]] = {}
         self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="flambeau-depot")
 
@@ -107,6 +108,8 @@ class Carrier:
                 "limit, or choose a run_dir that driver and executors share"
             )
         self._stored.setdefault(message.directory, []).extend(message.stored)
+        if message.gone:
+            self._gone.add(message.directory)
         missing = self._coming.get(message.directory, set())
         missing.discard(message.agent)
         if missing or message.directory not in self._coming:
@@ -138,6 +141,11 @@ class Carrier:
         come, path = self._run.path / INCOMING / directory, self._run.path / directory
         if directory in self._manifests:
             (come / MANIFEST).write_bytes(self._manifests.pop(directory))
+        if directory in self._gone or not (come / MANIFEST).is_file():
+            # Pruned before all of it was sent; a newer one is on its way.
+            self._gone.discard(directory)
+            shutil.rmtree(come, ignore_errors=True)
+            return
         manifest = Manifest.read(come)
         remove_checkpoint(path)
         path.parent.mkdir(exist_ok=True)

@@ -1,5 +1,6 @@
 """Checkpoints that come from agents elsewhere."""
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,28 @@ def test_only_what_the_run_keeps_stays_anywhere(run: RunDirectory, tmp_path: Pat
         deliver(carrier, {0: agent})
     assert [path.name for path in checkpoints(run)] == ["step-00000003"]
     assert [path.name for path in checkpoints(RunDirectory(agent.mirror.root))] == ["step-00000003"]
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_what_was_pruned_before_it_was_sent_is_passed_over(
+    run: RunDirectory, tmp_path: Path, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Elsewhere(tmp_path / "0", 0)
+    agent.save(1)
+    (path,) = checkpoints(RunDirectory(agent.mirror.root))
+    found = sorted(path.iterdir())[:left]
+    shutil.rmtree(path)
+    if left:  # it was still there when the files were looked up
+        monkeypatch.setattr(Path, "glob", lambda self, pattern: found)
+    carrier = Carrier(run, keep=1, initial=None)
+    carrier.saved(1, None, {0: agent.hear})
+    deliver(carrier, {0: agent})
+    monkeypatch.undo()
+    assert not carrier.busy
+    agent.save(2)
+    carrier.saved(2, None, {0: agent.hear})
+    deliver(carrier, {0: agent})
+    assert [path.name for path in checkpoints(run)] == ["step-00000002"]
 
 
 def test_agents_get_code_and_what_they_begin_with(run: RunDirectory, tmp_path: Path) -> None:
