@@ -14,7 +14,13 @@ from torch import Tensor, nn
 
 import flambeau as fb
 from flambeau.clusters.spark import make_task, raise_mistake
-from flambeau.errors import ConfigError, JobFailedError, MissingDependencyError, ModelError
+from flambeau.errors import (
+    ConfigError,
+    DataError,
+    JobFailedError,
+    MissingDependencyError,
+    ModelError,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,6 +186,26 @@ def test_files_are_read_by_the_workers_themselves(spark: "SparkSession", tmp_pat
         **COMMON,
     )
     assert result.report["rows"]["applied"] == 400
+
+
+def test_a_frame_without_rows(spark: "SparkSession", tmp_path: Path) -> None:
+    cluster = fb.Spark(2, session=spark)
+    with pytest.raises(DataError, match="the data frame has no rows"):
+        fb.fit(Net, train=quadrants(spark).limit(0), cluster=cluster, run_dir=tmp_path, **COMMON)
+
+
+def test_rows_to_validate_on_need_their_label(spark: "SparkSession", tmp_path: Path) -> None:
+    train = quadrants(spark)
+    label = COMMON["label"]
+    with pytest.raises(DataError, match=f"valid= has no column '{label}', which is a label"):
+        fb.fit(
+            Net,
+            train=train,
+            valid=train.drop(label),
+            cluster=fb.Spark(2, session=spark),
+            run_dir=tmp_path,
+            **COMMON,
+        )
 
 
 def test_a_task_without_rows(spark: "SparkSession", tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_cancelled_stage_ends_the_job(local_cluster: "SparkSession", tmp_path:
 def test_ctrl_c_stops_after_the_step_and_the_same_call_goes_on(
     local_cluster: "SparkSession", tmp_path: Path
 ) -> None:
-    with pytest.raises(KeyboardInterrupt, match="stopped at step 2"):
+    with pytest.raises(KeyboardInterrupt, match=r"stopped at step \d+"):
         fit(local_cluster, tmp_path, lambda _: os.kill(os.getpid(), signal.SIGINT))
     result = fit(local_cluster, tmp_path, lambda _: None)
     assert result.report["rows"]["applied"] == 15 * 400

@@ -19,7 +19,7 @@ from flambeau.clusters.local import LOOPBACK
 from flambeau.clusters.spark_task import Order
 from flambeau.clusters.spool import MARKER
 from flambeau.config import Spark
-from flambeau.errors import ConfigError, MissingDependencyError, UserError
+from flambeau.errors import ConfigError, DataError, MissingDependencyError, UserError
 from flambeau.version import __version__
 
 #: Starts what a task tells the user, in the midst of Spark's stack traces.
@@ -73,6 +73,8 @@ class SparkCluster(Cluster):
         """Why the stage ended."""
         if self._error is None or self._stopping:
             return None
+        if isinstance(self._error, UserError):
+            raise self._error
         raise_mistake(self._error)
         return reason_of(self._error)
 
@@ -119,7 +121,9 @@ class SparkCluster(Cluster):
             empty = self._session.range(0, self.agents, 1, self.agents)
             empty.mapInArrow(make_task(order, versions(), "get_ready"), _ANSWER).collect()
             task = make_task(order, versions(), "serve")
-            self._rows().mapInArrow(task, _ANSWER, **self._options()).collect()
+            answers = self._rows().mapInArrow(task, _ANSWER, **self._options()).collect()
+            if len(answers) < self.agents:  # Spark has no tasks for what it knows to be empty
+                raise DataError("the data frame has no rows")
         except Exception as error:  # noqa: BLE001 - handed to the driver by failed()
             if tag == self._tag:
                 self._error = error
@@ -234,7 +238,7 @@ def require_slots(session: Any, tasks: int) -> None:
         raise ConfigError(
             f"cluster=Spark({tasks}): this session runs {slots} task(s) at a time, and a barrier "
             f"stage needs all at once: ask for {slots} workers, or give the session more cores "
-            f"(spark.master={setting(session, 'spark.master', '')})"
+            f"(now spark.master is {setting(session, 'spark.master', '')})"
         )
 
 

@@ -80,6 +80,13 @@ class Binding(Settings):
         return self.maskable.union(self.fill if isinstance(self.fill, dict) else ())
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """All columns with labels."""
+        if self.label is None or isinstance(self.label, str):
+            return () if self.label is None else (self.label,)
+        return tuple(self.label.values() if isinstance(self.label, dict) else self.label)
+
+    @property
     def maskable(self) -> frozenset[str]:
         """Columns that may hold NaN, for "this row has no label for this task"."""
         return frozenset(self.label.values()) if isinstance(self.label, dict) else frozenset()

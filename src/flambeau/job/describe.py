@@ -19,8 +19,8 @@ from flambeau.config import (
     OptimizerSpec,
     SpooledData,
 )
-from flambeau.config.settings import Settings
-from flambeau.errors import ConfigError
+from flambeau.config.settings import Settings, nearest
+from flambeau.errors import ConfigError, DataError
 
 
 @dataclass
@@ -95,14 +95,27 @@ class Description:
             for index, callback in enumerate(callbacks)
         )
 
-    def data(self, data: Any, name: str, missing: frozenset[str] = frozenset()) -> DataRef | None:
-        """Files, arrays, a Dataset, or a function; columns in `missing` may hold NaN."""
+    def data(
+        self,
+        data: Any,
+        name: str,
+        missing: frozenset[str] = frozenset(),
+        labels: Sequence[str] = (),
+    ) -> DataRef | None:
+        """Files, arrays, a Dataset, or a function; columns in `missing` may hold NaN.
+
+        The `labels` of frames are looked for at once: frames meet in one, where they are empty.
+        """
         if data is None or isinstance(data, FileData | ArrayData | DatasetData | LoaderData):
             return data
         refuse_data_loader(data, name)
         if isinstance(data, str | Path):
             return FileData(path=str(data))
         if is_spark_frame(data):
+            for column in labels:
+                if column not in data.columns:
+                    hint = nearest(column, data.columns)
+                    raise DataError(f"{name}= has no column '{column}', which is a label; {hint}")
             self.frames[name] = data
             return SpooledData(name=name, columns=tuple(data.columns))
         if isinstance(data, list | tuple) and data and all(map(_is_path, data)):

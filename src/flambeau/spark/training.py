@@ -32,7 +32,7 @@ def train(
     """Train `model` on the rows of a DataFrame."""
     get = params.getOrDefault
     label, loss = _label_and_loss(params, dataset, inputs)
-    columns = _quoted([*inputs.columns, *_names(label), *_names(get(params.weightCol))], dataset)
+    columns = quoted([*inputs.columns, *_names(label), *_names(get(params.weightCol))], dataset)
     train_rows, valid_rows = _split(params, dataset)
     arguments = {
         "inputs": inputs.binding,
@@ -137,7 +137,7 @@ def _initial(path: str | None) -> str | None:
     return str(saved) if path is not None and (saved / MODEL).is_file() else path
 
 
-def _quoted(names: list[str], dataset: DataFrame) -> list[str]:
+def quoted(names: list[str], dataset: DataFrame) -> list[str]:
     """The columns, each once, as Spark takes any name."""
     for name in names:
         if name not in dataset.columns:

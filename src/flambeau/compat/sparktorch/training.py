@@ -16,6 +16,7 @@ from flambeau.config import AllReduce, ParameterServer, optim
 from flambeau.errors import ConfigError
 from flambeau.spark.estimator import TorchEstimator
 from flambeau.spark.model import TorchModel
+from flambeau.spark.training import quoted
 
 _VALIDATES = "_sparktorch_validates"
 #: Spark's default for a range is as many partitions as tasks can run at a time.
@@ -28,7 +29,7 @@ def train(get: Get, given: TorchObject, dataset: DataFrame) -> TorchModel:
     """Train the network as the parameters, by name, say."""
     rounds = _positive(get, "iters") * _positive(get, "partitionShuffles")
     columns = [get("inputCol")] if get("labelCol") is None else [get("inputCol"), get("labelCol")]
-    rows = dataset.select(*[F.col(f"`{name}`") for name in columns])
+    rows = dataset.select(*quoted(columns, dataset))
     workers = _workers(get("partitions"), rows)
     hogwild = get("mode") == "hogwild"
     # All workers together make one step of all-reduce; without it every step is one worker's.
