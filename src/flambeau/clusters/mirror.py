@@ -73,18 +73,17 @@ class Mirror:
 
         files = sorted((self.root / directory).glob("*"), key=lambda path: path.name == MANIFEST)
         size = sum(path.stat().st_size for path in files)
-        if size > self._limit and self._depot is None:
+        if size <= self._limit:
+            for path in files:
+                for part, data in parts_of(self.root, path):
+                    send(part, [data])
+            send(FilesSent(agent, directory))
+        elif self._depot is None:
             send(FilesSent(agent, directory, too_large=size))
-            return
-        if size > self._limit and self._depot is not None:
+        else:
             named = {path.relative_to(self.root).as_posix(): path for path in files}
             self._depot.put(named)
             send(FilesSent(agent, directory, stored=list(named)))
-            return
-        for path in files:
-            for part, data in parts_of(self.root, path):
-                send(part, [data])
-        send(FilesSent(agent, directory))
 
     def fetch(self, names: list[str]) -> None:
         """Take over files that wait in the depot."""

@@ -120,10 +120,10 @@ class CsvSource(StreamedSource):
 
     def _infer(self, lines: _Lines, types: Mapping[str, str]) -> pa.Schema:
         given = {name: _type(name, kind, lines) for name, kind in types.items()}
-        options = self._options(lines, lines.names, given)
-        if self._skip:  # what is bad is not known yet, and any value is a text
-            options = self._options(lines, lines.names, dict.fromkeys(given, pa.string()))
-            options["parse_options"] = self._format(lenient=True)
+        # With bad rows, which are not known yet, only texts are sure to fit.
+        kinds = dict.fromkeys(given, pa.string()) if self._skip else given
+        options = self._options(lines, lines.names, kinds)
+        options["parse_options"] = self._format(lenient=self._skip)
         with self._explained(lines):
             schema = csv.open_csv(lines.open(), **options).schema
         found = {field.name: given.get(field.name, field.type) for field in schema}
