@@ -56,6 +56,16 @@ def _is_several(item: Any) -> bool:
     return isinstance(item, list | tuple) or (isinstance(item, str) and bool(_RANGE.match(item)))
 
 
+LabelSetting = str | tuple[str, ...] | dict[str, str] | None
+
+
+def label_columns(label: LabelSetting) -> tuple[str, ...]:
+    """The columns that a label is made of."""
+    if label is None or isinstance(label, str):
+        return () if label is None else (label,)
+    return tuple(label.values()) if isinstance(label, dict) else label
+
+
 class Binding(Settings):
     """How columns meet the model.
 
@@ -66,7 +76,7 @@ class Binding(Settings):
     """
 
     inputs: tuple[str, ...] | dict[str, Columns] | None = None
-    label: str | tuple[str, ...] | dict[str, str] | None = None
+    label: LabelSetting = None
     weight: str | None = None
     keys: tuple[str, ...] = ()
     group: str | None = None
@@ -82,9 +92,7 @@ class Binding(Settings):
     @property
     def labels(self) -> tuple[str, ...]:
         """All columns with labels."""
-        if self.label is None or isinstance(self.label, str):
-            return () if self.label is None else (self.label,)
-        return tuple(self.label.values() if isinstance(self.label, dict) else self.label)
+        return label_columns(self.label)
 
     @property
     def maskable(self) -> frozenset[str]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from flambeau.config import Binding
+from flambeau.config.job import LabelSetting, label_columns
 from flambeau.config.settings import close_to
 from flambeau.data import crossing, jagged
 from flambeau.data.arrow_columns import holds_text, to_columns
@@ -161,12 +162,7 @@ class Binder:
 
     def label_columns(self) -> tuple[str, ...]:
         """The label's columns; these may hold nulls, which mask a row for that task."""
-        label = self._label
-        if label is None:
-            return ()
-        if isinstance(label, str):
-            return (label,)
-        return tuple(label.values()) if isinstance(label, dict) else label
+        return label_columns(self._label)
 
     def _bind(
         self, parameters: Mapping[str, inspect.Parameter]
@@ -225,7 +221,7 @@ class Binder:
                 )
         return bound
 
-    def _label_columns(self) -> str | tuple[str, ...] | dict[str, str] | None:
+    def _label_columns(self) -> LabelSetting:
         if self._settings.label is not None or not self._shape.labels:
             return self._settings.label
         labels = self._shape.labels
