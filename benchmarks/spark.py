@@ -192,6 +192,13 @@ def transform(bench: Bench) -> None:
     sides = partial(measure, "ours", many), partial(measure, "peer", bench.vectors)
     against_sparktorch(bench, "transform", *sides, FIGURES["transform"])
 
+    def nothing() -> float:
+        found = bench.sparktorch("ours", "nothing", bench.vectors, many)
+        return float(found["rows"][1] / found["seconds"][1])
+
+    pairs = interleave(lambda: measure("ours", many)[0], nothing, bench.sizes.pairs)
+    report("spark/transform/limit", pairs, "rows/s", peer_variant="a function that does nothing")
+
 
 def overhead(bench: Bench) -> None:
     """Seconds of the same `fb.fit`, with all that it starts, but without the session's start."""

@@ -3,14 +3,18 @@
 spark_torch.py SIDE vectors FROM FOLDER          the same rows with a column of vectors
 spark_torch.py SIDE fit DATA MODE ITERATIONS...  fits one after the other, in one session
 spark_torch.py SIDE transform DATA MORE_DATA     both, in one session
+spark_torch.py ours nothing DATA MORE_DATA       the same without a model
 
 SIDE is `ours` or `peer`.
 """
 
 import socket
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 import torch
 from spark_workload import (
     BATCH_ROWS,
@@ -98,14 +102,36 @@ def transform(*data: str) -> None:
     """How long it took to predict each; of the columns, the predictions alone are asked for."""
     from sparktorch.inference import create_spark_torch_model
 
-    stage, spark = create_spark_torch_model(network()), session()
+    stage = create_spark_torch_model(network())
 
     def predict(frame: "DataFrame") -> None:
         if side == "peer":
             frame = by_rows(frame)
         stage.transform(frame).select("predicted").write.format("noop").mode("overwrite").save()
 
-    taken = [seconds(lambda f=folder: predict(spark.read.parquet(f)))[0] for folder in data]
+    time_each(predict, data)
+
+
+def nothing(*data: str) -> None:
+    """The same with a function that does not look at the rows: what is left is Spark itself."""
+    from pyspark.sql import functions as F
+
+    def zeros(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        for each in columns:
+            yield pa.array(np.zeros(len(each)))
+
+    def give(frame: "DataFrame") -> None:
+        rows = by_rows(frame).withColumn("features", F.unwrap_udt("features")["values"])
+        found = rows.select(F.arrow_udf(zeros, "double")("features"))
+        found.write.format("noop").mode("overwrite").save()
+
+    time_each(give, data)
+
+
+def time_each(work: Callable[["DataFrame"], None], data: Iterable[str]) -> None:
+    """How long the work took for each folder."""
+    spark = session()
+    taken = [seconds(lambda f=folder: work(spark.read.parquet(f)))[0] for folder in data]
     answer(seconds=taken, rows=[spark.read.parquet(folder).count() for folder in data])
 
 
@@ -137,4 +163,5 @@ def stay_on_this_machine() -> None:
 if __name__ == "__main__":
     side, command, *arguments = sys.argv[1:]
     be_ours() if side == "ours" else stay_on_this_machine()
-    {"vectors": vectors, "fit": fit, "transform": transform}[command](*arguments)
+    commands = {"vectors": vectors, "fit": fit, "transform": transform, "nothing": nothing}
+    commands[command](*arguments)

@@ -16,6 +16,7 @@ from flambeau.clusters.base import Cluster, Launch
 from flambeau.clusters.cores import usable_cores
 from flambeau.clusters.interfaces import local_address
 from flambeau.clusters.local import LOOPBACK
+from flambeau.clusters.spark_columns import for_arrow
 from flambeau.clusters.spark_task import Order
 from flambeau.clusters.spool import MARKER
 from flambeau.config import Spark
@@ -142,7 +143,8 @@ class SparkCluster(Cluster):
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.unionByName(frame, allowMissingColumns=True)
-        return whole.repartition(count)
+        columns = [for_arrow(field.name, field.dataType) for field in whole.schema]
+        return whole.repartition(count).select(*columns)
 
     def _options(self) -> dict[str, Any]:
         profile = self._settings.resource_profile

@@ -10,6 +10,7 @@ import torch
 
 from flambeau.data.batch import Column
 from flambeau.data.jagged import Jagged
+from flambeau.data.owned import owned
 from flambeau.data.vectors import is_vector, vectors
 from flambeau.errors import DataError
 
@@ -24,6 +25,7 @@ def to_columns(
     nullable: frozenset[str] = frozenset(),
     salts: Mapping[str, str] | None = None,
     bags: frozenset[str] = frozenset(),
+    narrow: frozenset[str] = frozenset(),
 ) -> dict[str, Column]:
     """Numbers as tensors, lists of numbers as tensors [rows, length], the rest as objects.
 
@@ -34,7 +36,7 @@ def to_columns(
 
     Columns in `salts` are inputs: texts become ids, by hash with the salt, lists of ids may differ
     in length, and a missing id or list is an empty bag. Spark's vectors become tensors
-    [rows, size], in the columns `bags` jagged.
+    [rows, size], in the columns `bags` jagged. In the columns `narrow` float64 becomes float32.
     """
     columns: dict[str, Column] = {}
     salts = salts or {}
@@ -43,9 +45,9 @@ def to_columns(
             if name in salts:
                 column = _hashed(column, salts[name])
             if is_vector(column.type):
-                columns[name] = vectors(column, sparse=name in bags)
+                columns[name] = vectors(column, sparse=name in bags, narrow=name in narrow)
             else:
-                columns[name] = _column(column, name in nullable, name in salts)
+                columns[name] = _column(column, name in nullable, name in salts, name in narrow)
         except (pa.ArrowException, _MissingError, DataError) as error:
             raise DataError(f"column {name!r}: {error}") from error
     return columns
@@ -87,7 +89,7 @@ def _lists(items: pa.Array, lengths: pa.Array) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), items)
 
 
-def _column(column: pa.Array, nullable: bool, is_input: bool) -> Column:
+def _column(column: pa.Array, nullable: bool, is_input: bool, narrow: bool) -> Column:
     bags = _bags(column, is_input)
     if bags is not None:
         return bags
@@ -95,7 +97,7 @@ def _column(column: pa.Array, nullable: bool, is_input: bool) -> Column:
     if numbers is None:
         objects: np.ndarray[Any, Any] = column.to_numpy(zero_copy_only=False)
         return objects.astype(object, copy=False)
-    return _tensor(numbers, nullable)
+    return _tensor(numbers, nullable, narrow)
 
 
 def _bags(column: pa.Array, is_input: bool) -> Jagged | None:
@@ -138,13 +140,13 @@ def _jagged(
     return Jagged(
         _ids(ids),
         offsets,
-        None if values is None else _tensor(values.cast(pa.float32()), nullable=False),
+        None if values is None else _tensor(values.cast(pa.float32())),
         None if fields is None else _ids(fields),
     )
 
 
 def _ids(column: pa.Array) -> torch.Tensor:
-    return _tensor(column.cast(pa.int64()), nullable=False)
+    return _tensor(column.cast(pa.int64()))
 
 
 def _offsets(lengths: pa.Array) -> torch.Tensor:
@@ -170,22 +172,21 @@ def _numbers(column: pa.Array) -> pa.Array | None:
     return None
 
 
-def _tensor(column: pa.Array, nullable: bool) -> torch.Tensor:
+def _tensor(column: pa.Array, nullable: bool = False, narrow: bool = False) -> torch.Tensor:
     if _is_list(column.type):
-        return _stacked(column, nullable)
+        return _stacked(column, nullable, narrow)
     if column.null_count and not pa.types.is_floating(column.type):
         if not nullable:
             _require_all(column)
         column = _as_float(column)
-    # A copy, as the memory may be a mapped file: changing that in place would end the process.
-    return torch.from_numpy(column.to_numpy(zero_copy_only=False, writable=True))
+    return owned(column, narrow=narrow)
 
 
-def _stacked(column: pa.Array, nullable: bool) -> torch.Tensor:
+def _stacked(column: pa.Array, nullable: bool, narrow: bool) -> torch.Tensor:
     _require_all(column)
     numbers = _numbers(column.flatten())
     assert numbers is not None
-    inner = _tensor(numbers, nullable)
+    inner = _tensor(numbers, nullable, narrow)
     length = len(inner) // len(column) if len(column) else 0
     return inner.reshape(len(column), length, *inner.shape[1:])
 

@@ -75,6 +75,8 @@ class Binder:
             for name, column in self._arguments()
             if name in parameters and takes_bags(parameters[name].annotation)
         )
+        narrow = self._single_inputs() if dtype == torch.float32 else ()
+        self._narrow = frozenset(narrow) - self._other_uses()
         self._hashed: set[str] = set()
         fillable = set(self.columns) - self._nullable if wants_all else self._salts.keys()
         self._filling = Filling(settings.fill, fillable, self.stacks.values())
@@ -83,7 +85,7 @@ class Binder:
         """Rows as they come from files, assembled."""
         self._hashed |= {name for name in self._salts if holds_text(records.schema, name)}
         filled = self._filling.in_records(records)
-        columns = to_columns(filled, self._nullable, self._salts, self._bags)
+        columns = to_columns(filled, self._nullable, self._salts, self._bags, self._narrow)
         for name in self._hashed.intersection(self._settings.keys):
             as_it_is = records.select([name]).rename_columns([_key(name)])
             columns |= to_columns(as_it_is)

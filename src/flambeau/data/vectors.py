@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from flambeau.data.jagged import Jagged
+from flambeau.data.owned import owned
 from flambeau.errors import DataError
 
 _MEMBERS = ("type", "size", "indices", "values")
@@ -18,13 +19,16 @@ def is_vector(kind: pa.DataType) -> bool:
     return bool(pa.types.is_struct(kind)) and tuple(field.name for field in kind) == _MEMBERS
 
 
-def vectors(column: pa.Array, *, sparse: bool) -> Tensor | Jagged:
-    """A tensor [rows, size]; with `sparse` what is not zero as bags of positions with values."""
+def vectors(column: pa.Array, *, sparse: bool, narrow: bool = False) -> Tensor | Jagged:
+    """A tensor [rows, size]; with `sparse` what is not zero as bags of positions with values.
+
+    With `narrow` the numbers are float32.
+    """
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise DataError(f"the vector of row {row} of the batch is missing; leave such rows out")
     values = column.field("values")
-    entries = torch.from_numpy(values.flatten().to_numpy(zero_copy_only=False, writable=True))
+    entries = owned(values.flatten(), narrow=narrow)
     lengths = pc.list_value_length(values).to_numpy(zero_copy_only=False)
     dense = column.field("type").to_numpy(zero_copy_only=False) == _DENSE
     sizes = column.field("size").to_numpy(zero_copy_only=False)

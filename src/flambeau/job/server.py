@@ -56,6 +56,7 @@ def serve(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[
         max_bytes=MAX_FRAME_BYTES,
         high_water=HIGH_WATER,
         encrypt=strategy.encrypt,
+        share=True,
         on_refusal=lambda text: link.report("warning", text=f"{link.spec.name} {text}"),
     )
     rounds = Rounds(link) if strategy.consistency == "synchronous" else None

@@ -8,6 +8,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from flambeau.errors import RequestTimeoutError
+from flambeau.messaging import sharing
 from flambeau.messaging.credentials import credentials
 from flambeau.messaging.frames import MAX_HEADER_BYTES, Codec, Message
 from flambeau.messaging.transport import Socket, check_sizes, receive_frames, set_limits
@@ -40,7 +41,12 @@ class Client(Generic[Message]):
         *,
         max_bytes: int = MAX_HEADER_BYTES,
         encrypt: bool = False,
+        share: bool = False,
     ) -> None:
+        """With `share` large buffers go through memory if the server, which must take offers, can.
+
+        Not if they are to be encrypted.
+        """
         self._codec, self._max_bytes = codec, max_bytes
         self._context: zmq.Context[Socket] = zmq.Context()
         self.socket = self._context.socket(zmq.DEALER)
@@ -54,6 +60,10 @@ class Client(Generic[Message]):
         self.socket.linger = 0
         self.socket.connect(address)
         self.address = address
+        self._shared: sharing.SharedMemory | None = None
+        self._offered = sharing.offer() if share and not encrypt else None
+        if self._offered is not None:
+            self._queue([sharing.offered(self._offered.file)])
 
     def _watch(self) -> Socket:
         self.socket.monitor(MONITOR_ENDPOINT, sum(_PROBLEMS))
@@ -79,6 +89,8 @@ class Client(Generic[Message]):
         """
         frames = self._codec.encode(message, buffers)
         check_sizes(frames, self._max_bytes)
+        if self._shared is not None:
+            frames = self._shared.put(frames)
         return self._queue(frames) or self._queue_with_patience(frames)
 
     def _queue(self, frames: list[memoryview]) -> bool:
@@ -106,7 +118,21 @@ class Client(Generic[Message]):
         The buffers are the receiver's own: writable, shared with nothing, alive while a view is.
         """
         frames = receive_frames(self.socket, timeout)
+        if frames is not None and self._offered is not None:
+            frames = self._from_memory(frames, timeout)
         return None if frames is None else self._codec.decode(frames)
+
+    def _from_memory(self, frames: list[memoryview], timeout: float) -> list[memoryview] | None:
+        """The message, with its buffers if they are in shared memory, or the next one."""
+        assert self._offered is not None
+        given: list[memoryview] | None = frames
+        while given is not None and (sharing.is_offer(given) or sharing.is_shared(given)):
+            self._shared = self._offered  # taken: the server says so, or uses it
+            found = self._shared.get(given) if sharing.is_shared(given) else None
+            if found is not None:
+                return found
+            given = receive_frames(self.socket, timeout)
+        return given
 
     def close(self, *, linger: float = LINGER_SECONDS) -> None:
         """Send what is queued, for at most `linger` seconds, and end."""
@@ -115,5 +141,7 @@ class Client(Generic[Message]):
         self.socket.linger = int(linger * 1000)
         self.socket.disable_monitor()
         self._events.close(linger=0)
+        if self._offered is not None:
+            self._offered.file.close()
         self.socket.close()
         self._context.term()

@@ -7,7 +7,7 @@ import msgspec
 
 from flambeau.errors import ProtocolError
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAX_HEADER_BYTES = 8 * 2**20
 MAX_BUFFERS = 4096
 MAX_FRAMES = 1 + MAX_BUFFERS

@@ -9,10 +9,12 @@ from typing import Any, Generic
 import zmq
 
 from flambeau.errors import MessagingError, ProtocolError
+from flambeau.messaging import sharing
 from flambeau.messaging.authenticator import Authenticator
 from flambeau.messaging.credentials import credentials
 from flambeau.messaging.frames import MAX_HEADER_BYTES, Codec, Message
 from flambeau.messaging.refusals import Refusals
+from flambeau.messaging.sharing import SharedMemory
 from flambeau.messaging.transport import Socket, check_sizes, receive_frames, set_limits
 
 HIGH_WATER = 10_000
@@ -37,7 +39,8 @@ class Server(Generic[Message]):
     No frame may be longer than `max_bytes`. At most `high_water` messages wait for each peer.
     `on_refusal` gets a sentence for each peer that is refused, in the thread that calls `receive`.
     A peer with the job's secret is trusted with memory: a message that it begins and never ends
-    is kept until it leaves.
+    is kept until it leaves. With `share` it takes memory that clients of this machine offer for
+    large buffers.
     """
 
     def __init__(
@@ -51,8 +54,11 @@ class Server(Generic[Message]):
         encrypt: bool = False,
         high_water: int = HIGH_WATER,
         on_refusal: Callable[[str], None] | None = None,
+        share: bool = False,
     ) -> None:
         self._codec, self._max_bytes = codec, max_bytes
+        self._shares = share
+        self._shared: dict[bytes, SharedMemory] = {}
         self._refusals = Refusals(on_refusal)
         self._context: zmq.Context[Socket] = zmq.Context()
         #: To wait for messages together with other sockets; only `receive` may read from it.
@@ -102,12 +108,27 @@ class Server(Generic[Message]):
         return envelope
 
     def _open(self, frames: list[memoryview]) -> Envelope[Message] | None:
-        peer = frames[0].tobytes()
+        peer, frames = frames[0].tobytes(), frames[1:]
         try:
-            return Envelope(peer, *self._codec.decode(frames[1:]))
+            if self._shares and sharing.is_offer(frames):
+                self._take(peer, frames)
+                return None
+            if peer in self._shared and sharing.is_shared(frames):
+                found = self._shared[peer].get(frames)
+                if found is None:
+                    return None
+                frames = found
+            return Envelope(peer, *self._codec.decode(frames))
         except ProtocolError as error:
             self._refusals.add(f"peer {peer.hex()}", str(error))
             return None
+
+    def _take(self, peer: bytes, frames: list[memoryview]) -> None:
+        """Share the memory of a peer, and forget that of peers that are gone."""
+        self._shared = {other: each for other, each in self._shared.items() if each.file.is_there}
+        memory = sharing.taken(frames)
+        if memory is not None and self._post(peer, [sharing.offered(memory.file)]):
+            self._shared[peer] = memory
 
     def send(self, peer: bytes, message: Message, buffers: Sequence[Any] = ()) -> bool:
         """Queue a message for a peer, at once; False if the peer is gone or takes no more.
@@ -117,6 +138,11 @@ class Server(Generic[Message]):
         """
         frames = self._codec.encode(message, buffers)
         check_sizes(frames, self._max_bytes)
+        if peer in self._shared:
+            frames = self._shared[peer].put(frames)
+        return self._post(peer, frames)
+
+    def _post(self, peer: bytes, frames: Sequence[memoryview]) -> bool:
         try:
             self.socket.send_multipart([peer, *frames], zmq.DONTWAIT, copy=False)
         except zmq.ZMQError as error:
@@ -132,5 +158,6 @@ class Server(Generic[Message]):
         self.socket.disable_monitor()
         self.socket.close()
         self._context.term()
+        self._shared.clear()
         self._authenticator.join()
         self._refusals.tell()

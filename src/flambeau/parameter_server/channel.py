@@ -142,6 +142,7 @@ class Channel:
             self._address,
             max_bytes=MAX_FRAME_BYTES,
             encrypt=access.encrypt,
+            share=True,
         )
 
 

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, FractionalType, StructType
 
+from flambeau.clusters.spark_columns import for_arrow
 from flambeau.errors import DataError
 from flambeau.inference.description import Parameter
 from flambeau.spark.params import ModelParams
@@ -24,7 +23,7 @@ class Inputs:
 
     def expressions(self, schema: StructType) -> list[Column]:
         """The columns in types that Arrow has."""
-        return [_expression(name, _type_of(schema, name)) for name in self.columns]
+        return [for_arrow(name, _type_of(schema, name)) for name in self.columns]
 
 
 def find_inputs(
@@ -90,11 +89,3 @@ def _type_of(schema: StructType, name: str) -> DataType:
     if name not in schema.names:
         raise DataError(f"there is no column '{name}'; the DataFrame has {', '.join(schema.names)}")
     return schema[name].dataType
-
-
-def _expression(name: str, kind: DataType) -> Column:
-    column = F.col(f"`{name}`")
-    # Before Spark 4 there is no need, and no way, to unwrap vectors.
-    if isinstance(kind, VectorUDT) and hasattr(F, "unwrap_udt"):
-        return F.unwrap_udt(column).alias(name)
-    return column

@@ -25,6 +25,8 @@ _ROWS = "_flambeau_rows"
 #: Models that are loaded in this process, the one in use last.
 _loaded: dict[str, Any] = {}
 _MOST_LOADED = 4
+#: Rows at a time: few enough for a processor's cache.
+_SLICE = 1024
 
 
 @final
@@ -75,14 +77,26 @@ def score_rows(module: nn.Module, meeting: Meeting, rows: pa.StructArray) -> dic
     records = as_records(pa.RecordBatch.from_struct_array(rows), meeting.kinds)
     shape = Shape(tuple(records.schema.names))
     binder = Binder(Binding.parse(meeting.binding), module.forward, shape, dtype_of(module))
+    slices = [records.slice(start, _SLICE) for start in range(0, len(rows), _SLICE)]
+    found = [_score_slice(module, binder, meeting, each) for each in slices]
+    return {each: pa.concat_arrays([part[each] for part in found]) for each in found[0]}
+
+
+def _score_slice(
+    module: nn.Module, binder: Binder, meeting: Meeting, records: pa.RecordBatch
+) -> dict[Output, pa.Array]:
     positional, named = binder.arguments(binder.read(records))
-    with torch.inference_mode():
-        output = module(*positional, **named)
+    try:
+        with torch.inference_mode():
+            output = module(*positional, **named)
+    except RuntimeError as error:
+        names = ", ".join(f"'{name}'" for name in records.schema.names)
+        raise DataError(f"forward() does not take the column(s) {names}: {error}") from error
     found = spark_columns(output, meeting.loss)
     lengths = {len(column) for column in found.values()}
-    if lengths != {len(rows)}:
+    if lengths != {len(records)}:
         raise DataError(
-            f"{len(rows)} rows gave outputs of {sorted(lengths)} rows: forward() must give one "
+            f"{len(records)} rows gave outputs of {sorted(lengths)} rows: forward() must give one "
             "output for each row"
         )
     return found

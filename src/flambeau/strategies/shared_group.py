@@ -5,11 +5,7 @@ network needs little more than that for a whole step.
 """
 
 import mmap
-import os
-import platform
-import secrets
 import select
-import sys
 import time
 from contextlib import suppress
 from typing import final
@@ -19,16 +15,14 @@ import torch
 from torch import Tensor
 
 from flambeau.errors import JobFailedError
+from flambeau.messaging.memory_files import MemoryFile, can_share, create
 from flambeau.strategies.group import Group
 
 #: What a worker can hand over at once; more goes in pieces.
 PIECE_BYTES = 4 << 20
 #: Up to so many bytes, or workers, everybody adds up everything, for the sake of one meeting less.
 FEW_BYTES, FEW_WORKERS = 1 << 14, 3
-#: Others see stores in the order in which they were made. Elsewhere sockets do the work.
-_ORDERED = ("x86_64", "AMD64")
 _CACHE_LINE = 64
-_TOKEN_BYTES = 8
 #: Waiting: at first without a break, then with breaks of a share of the time so far.
 _SPIN_SECONDS, _BREAK_SHARE, _LONGEST_BREAK = 1e-3, 0.05, 1e-3
 TIMEOUT_SECONDS = 1800.0
@@ -116,40 +110,19 @@ def _sum_of(places: Tensor, out: Tensor) -> None:
 
 def shared_if_possible(group: Group) -> Group:
     """The group, by way of shared memory if all of its workers are on one machine."""
-    length = _first_place(group.size) + 2 * group.size * PIECE_BYTES + _TOKEN_BYTES
-    able = sys.platform == "linux" and platform.machine() in _ORDERED
-    token = int.from_bytes(secrets.token_bytes(_TOKEN_BYTES - 1), "little")
-    file = _create(length, token) if able and group.first else -1
-    process, number, token = group.broadcast(torch.tensor([os.getpid(), file, token])).tolist()
+    length = _first_place(group.size) + 2 * group.size * PIECE_BYTES
+    made = create(length) if can_share() and group.first else None
+    place = [made.process, made.descriptor, made.token] if made else [0, -1, 0]
+    process, number, token = group.broadcast(torch.tensor(place)).tolist()
     memory = None
     with suppress(OSError, ValueError):
-        memory = _open(f"/proc/{process}/fd/{number}", length, token)
+        memory = MemoryFile(process, number, token, length).open()
     everybody = int(group.sum(torch.tensor([memory is not None], dtype=torch.int64)))
-    if file >= 0:
-        os.close(file)
+    if made:
+        made.close()
     return SharedGroup(group, memory) if memory and everybody == group.size else group
 
 
 def _first_place(workers: int) -> int:
-    """Behind what says who has arrived, at the begin of a page. The token is the last of all."""
+    """Behind what says who has arrived, at the begin of a page."""
     return -(-_CACHE_LINE * workers // mmap.PAGESIZE) * mmap.PAGESIZE
-
-
-def _create(length: int, token: int) -> int:
-    """A file without a name, which is gone when the last process that has it open is."""
-    file = os.memfd_create("flambeau-sums")
-    os.ftruncate(file, length)
-    os.pwrite(file, token.to_bytes(_TOKEN_BYTES, "little"), length - _TOKEN_BYTES)
-    return file
-
-
-def _open(path: str, length: int, token: int) -> mmap.mmap:
-    """The same file; `ValueError` if it is another, since process numbers mean little elsewhere."""
-    file = os.open(path, os.O_RDWR)
-    try:
-        found = os.pread(file, _TOKEN_BYTES, length - _TOKEN_BYTES)
-        if os.fstat(file).st_size != length or int.from_bytes(found, "little") != token:
-            raise ValueError(f"{path} is not the file of this group")
-        return mmap.mmap(file, length)
-    finally:
-        os.close(file)

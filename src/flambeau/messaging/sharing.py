@@ -1,0 +1,171 @@
+"""Large buffers between processes of one machine, through memory instead of sockets.
+
+The client makes the memory and offers it; a server that can open it takes it. It has places for
+what each of them sends. A message that has large buffers names its place, and the place is free
+again when the receiver has forgotten the buffers. Where there is no memory, or no place is free,
+buffers travel as they always do.
+"""
+
+import mmap
+import secrets
+import weakref
+from collections.abc import Sequence
+from typing import Any, final
+
+import msgspec
+import numpy as np
+
+from flambeau.errors import ProtocolError
+from flambeau.messaging.frames import PROTOCOL_VERSION
+from flambeau.messaging.memory_files import MemoryFile, can_share, create
+
+#: Smaller buffers travel with the message.
+LEAST_BYTES = 8 * 1024
+#: What fits into a place: all large buffers of a message.
+PLACE_BYTES = 32 * 2**20
+#: Places for each side: more than there are requests in flight.
+PLACES = 4
+_ALIGNED = 64
+_FIRST = mmap.PAGESIZE
+_LENGTH = _FIRST + 2 * PLACES * PLACE_BYTES
+_OFFER = b"FLO" + bytes([PROTOCOL_VERSION])
+_WHERE = b"FLW" + bytes([PROTOCOL_VERSION])
+_encoder = msgspec.msgpack.Encoder()
+
+
+class _Where(msgspec.Struct, frozen=True, array_like=True):
+    """The place of a message, its number there, and the bounds of each buffer, if it is there."""
+
+    place: int
+    number: int
+    spans: list[tuple[int, int] | None]
+
+
+class _Offer(msgspec.Struct, frozen=True, array_like=True):
+    """A client's memory; the answer is the same."""
+
+    file: MemoryFile
+
+
+_where = msgspec.msgpack.Decoder(_Where)
+_offer = msgspec.msgpack.Decoder(_Offer)
+
+
+@final
+class SharedMemory:
+    """One side's view of the memory: it writes to its own places, and reads from the other's."""
+
+    def __init__(self, file: MemoryFile, *, is_client: bool) -> None:
+        """Raises `OSError` or `ValueError` if this process cannot open the file."""
+        if file.length != _LENGTH:
+            raise ValueError(f"{file.length} bytes of shared memory instead of {_LENGTH}")
+        self.file = file
+        memory = np.frombuffer(file.open(), np.uint8)
+        #: What is in each place: the number of a message, or 0.
+        states = memory[: 2 * PLACES * 8].view(np.int64).reshape(2, PLACES)
+        places = memory[_FIRST:].reshape(2, PLACES, PLACE_BYTES)
+        mine, theirs = (0, 1) if is_client else (1, 0)
+        self._my_states, self._their_states = states[mine], states[theirs]
+        self._my_places, self._their_places = places[mine], places[theirs]
+        # Not from 0: whoever opens the memory again must not repeat a number.
+        self._sent = secrets.randbits(48)
+
+    def put(self, frames: Sequence[memoryview]) -> list[memoryview]:
+        """The frames (a header and buffers) of a message as they should travel."""
+        sizes = [frame.nbytes if frame.nbytes >= LEAST_BYTES else 0 for frame in frames[1:]]
+        total = sum(map(_aligned, sizes))
+        free = np.flatnonzero(self._my_states == 0)
+        if not 0 < total <= PLACE_BYTES or not free.size:
+            return list(frames)
+        place, self._sent, start = int(free[0]), self._sent + 1, 0
+        memory = self._my_places[place]
+        spans: list[tuple[int, int] | None] = []
+        for frame, size in zip(frames[1:], sizes, strict=True):
+            if size:
+                memory[start : start + size] = np.frombuffer(frame, np.uint8)
+            spans.append((start, start + size) if size else None)
+            start += _aligned(size)
+        self._my_states[place] = self._sent
+        where = _WHERE + _encoder.encode(_Where(place, self._sent, spans))
+        left = [frame for frame, size in zip(frames[1:], sizes, strict=True) if not size]
+        return [memoryview(where), frames[0], *left]
+
+    def get(self, frames: Sequence[memoryview]) -> list[memoryview] | None:
+        """The header and the buffers of a message that came with a place; None if it came before.
+
+        Whoever got the first copy may have forgotten it, and the place may hold something else.
+        """
+        where = _decoded(_where, frames[0])
+        if not 0 <= where.place < PLACES or len(frames) < 2:
+            raise ProtocolError(f"shared memory has no place {where.place}")
+        if where.number <= 0 or self._their_states[where.place] != where.number:
+            return None
+        memory = self._their_places[where.place][:]
+        weakref.finalize(memory, _free, self._their_states, where.place, where.number)
+        whole = memoryview(memory)  # whose parts keep it, and with it the array, alive
+        rest = iter(frames[2:])
+        found = [frames[1]]
+        for span in where.spans:
+            buffer = next(rest, None) if span is None else _part(whole, *span)
+            if buffer is None:
+                raise ProtocolError("fewer buffers than the message says")
+            found.append(buffer)
+        return [*found, *rest]
+
+
+def offer() -> SharedMemory | None:
+    """Memory of this process, which is a client."""
+    if not can_share():
+        return None
+    file = create(_LENGTH)
+    try:
+        return SharedMemory(file, is_client=True)
+    except (OSError, ValueError):  # as where there is no /proc
+        file.close()
+        return None
+
+
+def offered(file: MemoryFile) -> memoryview:
+    """The message that offers memory, or says that it was taken."""
+    return memoryview(_OFFER + _encoder.encode(_Offer(file)))
+
+
+def taken(frames: Sequence[memoryview]) -> SharedMemory | None:
+    """The memory of a client that offers it; None if it is out of reach."""
+    file = _decoded(_offer, frames[0]).file
+    try:
+        return SharedMemory(file, is_client=False)
+    except (OSError, ValueError):
+        return None
+
+
+def is_offer(frames: Sequence[memoryview]) -> bool:
+    """Whether this is such a message."""
+    return len(frames) == 1 and frames[0][:4] == _OFFER
+
+
+def is_shared(frames: Sequence[memoryview]) -> bool:
+    """Whether the buffers of this message are in shared memory."""
+    return len(frames) > 1 and frames[0][:4] == _WHERE
+
+
+def _decoded(decoder: Any, frame: memoryview) -> Any:
+    try:
+        return decoder.decode(frame[4:])
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"a malformed word on shared memory: {error}") from None
+
+
+def _part(whole: memoryview, start: int, stop: int) -> memoryview:
+    if not 0 <= start < stop <= PLACE_BYTES:
+        raise ProtocolError(f"bytes {start} to {stop} of a place in shared memory")
+    return whole[start:stop]
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNED) * _ALIGNED
+
+
+def _free(states: np.ndarray[Any, Any], place: int, number: int) -> None:
+    if states[place] == number:
+        states[place] = 0
