@@ -68,7 +68,8 @@ class Serving:
         encrypt: bool = False,
         port: int = 0,
     ) -> None:
-        self._server = Server(CODEC, SECRET, HOST, port, max_bytes=MAX_FRAME_BYTES, encrypt=encrypt)
+        limits = {"max_bytes": MAX_FRAME_BYTES, "encrypt": encrypt, "share": True}
+        self._server = Server(CODEC, SECRET, HOST, port, **limits)
         self.address = self._server.address
         #: What it has said to the coordinator.
         self.said: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -169,7 +170,7 @@ class Servers:
 
     @property
     def access(self) -> Access:
-        return Access(SECRET, lambda shard: self.shards[shard].address, SOON, self.encrypt)
+        return Access(SECRET, lambda shard: self.shards[shard].address, SOON, self.encrypt, True)
 
     def channel(self, shard: int = 0) -> Channel:
         channel = Channel(shard, self.access)

@@ -41,7 +41,7 @@ def access(where: Surroundings) -> Access:
         servers = where.link.servers
         return servers[shard] if shard < len(servers) else ""
 
-    return Access(where.link.secret, address_of, strategy.timeout, strategy.encrypt)
+    return Access(where.link.secret, address_of, strategy.timeout, strategy.encrypt, share=True)
 
 
 def connect(where: Surroundings) -> ServerClient:

@@ -41,8 +41,12 @@ class MemoryFile(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_there(self) -> bool:
-        """Whether its maker still has it."""
-        return os.path.exists(f"/proc/{self.process}/fd/{self.descriptor}")
+        """Whether its maker still has it: descriptors, and process numbers, are used again."""
+        try:
+            self.open().close()
+        except (OSError, ValueError):
+            return False
+        return True
 
     def close(self) -> None:
         """For the maker: nobody else is to open it."""

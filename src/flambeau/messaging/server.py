@@ -103,6 +103,9 @@ class Server(Generic[Message]):
     def receive(self, timeout: float) -> Envelope[Message] | None:
         """The next message, or None: after `timeout` seconds, or for one that is malformed."""
         frames = receive_frames(self.socket, timeout)
+        while frames is not None and self._shares and sharing.is_offer(frames[1:]):
+            self._take(frames[0].tobytes(), frames[1:])
+            frames = receive_frames(self.socket, timeout)
         envelope = None if frames is None else self._open(frames)
         self._refusals.tell()
         return envelope
@@ -110,9 +113,6 @@ class Server(Generic[Message]):
     def _open(self, frames: list[memoryview]) -> Envelope[Message] | None:
         peer, frames = frames[0].tobytes(), frames[1:]
         try:
-            if self._shares and sharing.is_offer(frames):
-                self._take(peer, frames)
-                return None
             if peer in self._shared and sharing.is_shared(frames):
                 found = self._shared[peer].get(frames)
                 if found is None:
@@ -126,7 +126,11 @@ class Server(Generic[Message]):
     def _take(self, peer: bytes, frames: list[memoryview]) -> None:
         """Share the memory of a peer, and forget that of peers that are gone."""
         self._shared = {other: each for other, each in self._shared.items() if each.file.is_there}
-        memory = sharing.taken(frames)
+        try:
+            memory = sharing.taken(frames)
+        except ProtocolError as error:
+            self._refusals.add(f"peer {peer.hex()}", str(error))
+            return
         if memory is not None and self._post(peer, [sharing.offered(memory.file)]):
             self._shared[peer] = memory
 

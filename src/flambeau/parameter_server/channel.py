@@ -27,12 +27,16 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Access:
-    """How shards are reached. `address_of(shard)` is asked anew whenever one is silent."""
+    """How shards are reached. `address_of(shard)` is asked anew whenever one is silent.
+
+    With `share` those of this machine are given large buffers through memory.
+    """
 
     secret: bytes
     address_of: Callable[[int], str]
     timeout: float
     encrypt: bool = False
+    share: bool = False
 
 
 @dataclass
@@ -142,7 +146,7 @@ class Channel:
             self._address,
             max_bytes=MAX_FRAME_BYTES,
             encrypt=access.encrypt,
-            share=True,
+            share=access.share,
         )
 
 
