@@ -19,7 +19,7 @@ from flambeau.clusters.starting import KEEP_MEMORY
 TRANSPORTS = ("any", "tcp")
 THREADS = (1, 2)
 UPDATES = ("index", "optimizer")
-PLAIN = "one server, one client, not encrypted"
+PLAIN = "one server, one client, shared memory, not encrypted"
 QUESTIONS = ("pull", "push", "pull_few")
 TRIALS = 3
 #: Bytes that a row may cost beside its values and its optimizer's state.
@@ -139,8 +139,9 @@ def compare_latency(
 
 
 def against_ourselves(options: argparse.Namespace) -> None:
-    """What encryption costs, and what a second server and a second client bring."""
+    """Without shared memory, encrypted, and with a second server and a second client."""
     others: dict[str, dict[str, Any]] = {
+        "through_sockets": {"share": False},
         "encrypted": {"encrypt": True},
         "two_servers_two_clients": {"servers": 2, "clients": 2},
     }
@@ -180,11 +181,11 @@ def rates_by_size(
 
 @contextmanager
 def ours(
-    rows: int, *, servers: int = 1, clients: int = 1, encrypt: bool = False
+    rows: int, *, servers: int = 1, clients: int = 1, encrypt: bool = False, share: bool = True
 ) -> Iterator[Served]:
     """Our servers with a table of `rows`, and clients of them."""
     secret = secrets.token_hex(32)
-    access = {"rows": rows, "secret": secret, "encrypt": encrypt}
+    access = {"rows": rows, "secret": secret, "encrypt": encrypt, "share": share}
     with ExitStack() as stack:
         shards = [
             Program(

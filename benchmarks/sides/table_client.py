@@ -1,6 +1,6 @@
 """Our client of the parameter-server benchmark; answers what `rows.Requests` does.
 
-table_client.py < settings: rows, worker, addresses, secret, encrypt
+table_client.py < settings: rows, worker, addresses, secret, encrypt, share
 """
 
 from typing import Any, final
@@ -65,8 +65,11 @@ class TableClient(RowClient):
         assert result.outcome == "applied", result.outcome
 
 
-def main(rows: int, worker: int, addresses: list[str], secret: str, encrypt: bool) -> None:
-    access = Access(bytes.fromhex(secret), addresses.__getitem__, TIMEOUT_SECONDS, encrypt)
+def main(
+    rows: int, worker: int, addresses: list[str], secret: str, encrypt: bool, share: bool
+) -> None:
+    key = bytes.fromhex(secret)
+    access = Access(key, addresses.__getitem__, TIMEOUT_SECONDS, encrypt, share)
     client = ServerClient(len(addresses), access, worker, generation=0)
     answer_all(Requests(TableClient(client, rows)).answer)
     client.close()

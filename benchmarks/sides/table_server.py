@@ -1,6 +1,6 @@
 """One shard of a parameter server with a table full of rows; says how the table grew.
 
-table_server.py < settings: rows, index, count, secret, encrypt
+table_server.py < settings: rows, index, count, secret, encrypt, share
 """
 
 import statistics
@@ -24,12 +24,19 @@ from flambeau.parameter_server.shard import Shard, ShardSettings
 from flambeau.tables.table import Table
 
 
-def main(rows: int, index: int, count: int, secret: str, encrypt: bool) -> None:
+def main(rows: int, index: int, count: int, secret: str, encrypt: bool, share: bool) -> None:
     grow(new_shard(0, 1), 2 * BATCH_ROWS)  # so that all kernels are compiled
     shard = new_shard(index, count)
     growth = grow(shard, rows)
     shard.begun = True
-    server = Server(CODEC, bytes.fromhex(secret), HOST, max_bytes=MAX_FRAME_BYTES, encrypt=encrypt)
+    server = Server(
+        CODEC,
+        bytes.fromhex(secret),
+        HOST,
+        max_bytes=MAX_FRAME_BYTES,
+        encrypt=encrypt,
+        share=share,
+    )
     say(address=server.address, **growth)
     serve(Service(shard, server, 0, None, None), server)
     server.close()

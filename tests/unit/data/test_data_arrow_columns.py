@@ -135,3 +135,14 @@ def test_unsigned_numbers_beyond_int64_are_refused():
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.list_(pa.int64())])
 def test_batches_without_rows_are_converted(kind):
     assert len(convert(pa.array([], kind))) == 0
+
+
+def test_float64_becomes_float32_where_that_is_asked_for() -> None:
+    values = pa.array([[1.0, 2.0], [3.0, 1 / 3]], pa.list_(pa.float64()))
+    batch = pa.record_batch({"a": values, "b": values, "c": pa.array([1, 2])})
+    found = to_columns(batch, narrow=frozenset({"a", "c"}))
+    assert (found["a"].dtype, found["b"].dtype) == (torch.float32, torch.float64)
+    assert found["c"].dtype == torch.int64
+    torch.testing.assert_close(found["a"], found["b"].float(), rtol=0, atol=0)
+    found["a"][0, 0] = 7.0  # its own memory
+    assert batch["a"][0][0].as_py() == 1.0
