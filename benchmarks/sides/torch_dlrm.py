@@ -52,14 +52,17 @@ class PlainDLRM(nn.Module):
             nn.init.uniform_(table.weight, -0.05, 0.05)
         self.bottom = perceptron((DENSE, *BOTTOM, DIM), ends_with_relu=True)
         vectors = len(cardinalities) + 1
-        self.register_buffer("pairs", torch.tril_indices(vectors, vectors, -1))
+        # The gradient of index_select takes half the time of that of [:, i, j].
+        first, second = torch.tril_indices(vectors, vectors, -1)
+        self.register_buffer("pairs", first * vectors + second)
         self.top = perceptron((DIM + vectors * (vectors - 1) // 2, *TOP, 1), ends_with_relu=False)
 
     def forward(self, ids: Tensor, dense: Tensor) -> Tensor:
         """Logits [batch]."""
         bottom = self.bottom(dense)
         vectors = torch.cat([bottom[:, None], self.rows(ids)], dim=1)
-        products = torch.bmm(vectors, vectors.transpose(1, 2))[:, self.pairs[0], self.pairs[1]]
+        products = torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1)
+        products = products.index_select(1, self.pairs)
         logits: Tensor = self.top(torch.cat([bottom, products], dim=1))[:, 0]
         return logits
 
