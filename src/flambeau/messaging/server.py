@@ -14,7 +14,7 @@ from flambeau.messaging.authenticator import Authenticator
 from flambeau.messaging.credentials import credentials
 from flambeau.messaging.frames import MAX_HEADER_BYTES, Codec, Message
 from flambeau.messaging.refusals import Refusals
-from flambeau.messaging.sharing import SharedMemory
+from flambeau.messaging.sharing import Room, SharedMemory
 from flambeau.messaging.transport import Socket, check_sizes, receive_frames, set_limits
 
 HIGH_WATER = 10_000
@@ -134,8 +134,16 @@ class Server(Generic[Message]):
         if memory is not None and self._post(peer, [sharing.offered(memory.file)]):
             self._shared[peer] = memory
 
-    def send(self, peer: bytes, message: Message, buffers: Sequence[Any] = ()) -> bool:
+    def room(self, peer: bytes, sizes: Sequence[int]) -> Room | None:
+        """Memory in which buffers of these sizes for a peer can be made; see `send`."""
+        return self._shared[peer].room(sizes) if peer in self._shared else None
+
+    def send(
+        self, peer: bytes, message: Message, buffers: Sequence[Any] = (), room: Room | None = None
+    ) -> bool:
         """Queue a message for a peer, at once; False if the peer is gone or takes no more.
+
+        `room` must be for just these buffers, whether they were made in it or not.
 
         Large buffers are not copied: their memory is lent to the transport for good. Do not write
         to it again; send arrays that were made for this message, and forget them.
@@ -143,7 +151,7 @@ class Server(Generic[Message]):
         frames = self._codec.encode(message, buffers)
         check_sizes(frames, self._max_bytes)
         if peer in self._shared:
-            frames = self._shared[peer].put(frames)
+            frames = self._shared[peer].put(frames, room)
         return self._post(peer, frames)
 
     def _post(self, peer: bytes, frames: Sequence[memoryview]) -> bool:

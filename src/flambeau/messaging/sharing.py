@@ -22,15 +22,19 @@ from flambeau.messaging.memory_files import MemoryFile, can_share, create
 #: Smaller buffers travel with the message.
 LEAST_BYTES = 8 * 1024
 #: What fits into a place: all large buffers of a message.
-PLACE_BYTES = 32 * 2**20
-#: Places for each side: more than there are requests in flight.
-PLACES = 4
+PLACE_BYTES = 16 * 2**20
+#: Places for each side: more than there are messages whose buffers are in use.
+PLACES = 8
 _ALIGNED = 64
+#: In the place of a number: the place is being filled.
+_RESERVED = -1
 _FIRST = mmap.PAGESIZE
 _LENGTH = _FIRST + 2 * PLACES * PLACE_BYTES
 _OFFER = b"FLO" + bytes([PROTOCOL_VERSION])
 _WHERE = b"FLW" + bytes([PROTOCOL_VERSION])
 _encoder = msgspec.msgpack.Encoder()
+
+Array = np.ndarray[Any, Any]
 
 
 class _Where(msgspec.Struct, frozen=True, array_like=True):
@@ -52,6 +56,36 @@ _offer = msgspec.msgpack.Decoder(_Offer)
 
 
 @final
+class Room:
+    """A place that is being filled: buffers of size 0 are not in it."""
+
+    def __init__(self, place: int, memory: Array, sizes: Sequence[int]) -> None:
+        self.place = place
+        starts = np.cumsum([0, *map(_aligned, sizes)]).tolist()
+        self.spans = [
+            (start, start + size) if size else None
+            for start, size in zip(starts, sizes, strict=False)
+        ]
+        self._memory = memory
+        self._arrays: dict[int, Array] = {}
+
+    def array(self, number: int, dtype: Any, shape: tuple[int, ...]) -> Array | None:
+        """Where to write a buffer, so that it need not be copied; None if it is not here."""
+        span = self.spans[number]
+        if span is None:
+            return None
+        self._arrays[number] = self._memory[slice(*span)].view(dtype).reshape(shape)
+        return self._arrays[number]
+
+    def fill(self, buffers: Sequence[memoryview]) -> None:
+        """Copy what was not written here."""
+        for number, (buffer, span) in enumerate(zip(buffers, self.spans, strict=True)):
+            made_in: Any = buffer.obj
+            if span is not None and made_in is not self._arrays.get(number):
+                self._memory[slice(*span)] = np.frombuffer(buffer, np.uint8)
+
+
+@final
 class SharedMemory:
     """One side's view of the memory: it writes to its own places, and reads from the other's."""
 
@@ -70,24 +104,28 @@ class SharedMemory:
         # Not from 0: whoever opens the memory again must not repeat a number.
         self._sent = secrets.randbits(48)
 
-    def put(self, frames: Sequence[memoryview]) -> list[memoryview]:
-        """The frames (a header and buffers) of a message as they should travel."""
-        sizes = [frame.nbytes if frame.nbytes >= LEAST_BYTES else 0 for frame in frames[1:]]
-        total = sum(map(_aligned, sizes))
+    def room(self, sizes: Sequence[int]) -> "Room | None":
+        """A place for buffers of these sizes, which `put` sends; None if there is none."""
+        large = [size if size >= LEAST_BYTES else 0 for size in sizes]
         free = np.flatnonzero(self._my_states == 0)
-        if not 0 < total <= PLACE_BYTES or not free.size:
+        if not 0 < sum(map(_aligned, large)) <= PLACE_BYTES or not free.size:
+            return None
+        place = int(free[0])
+        self._my_states[place] = _RESERVED
+        return Room(place, self._my_places[place], large)
+
+    def put(self, frames: Sequence[memoryview], room: "Room | None" = None) -> list[memoryview]:
+        """The frames (a header and buffers) of a message as they should travel."""
+        buffers = frames[1:]
+        if room is None:
+            room = self.room([buffer.nbytes for buffer in buffers])
+        if room is None:
             return list(frames)
-        place, self._sent, start = int(free[0]), self._sent + 1, 0
-        memory = self._my_places[place]
-        spans: list[tuple[int, int] | None] = []
-        for frame, size in zip(frames[1:], sizes, strict=True):
-            if size:
-                memory[start : start + size] = np.frombuffer(frame, np.uint8)
-            spans.append((start, start + size) if size else None)
-            start += _aligned(size)
-        self._my_states[place] = self._sent
-        where = _WHERE + _encoder.encode(_Where(place, self._sent, spans))
-        left = [frame for frame, size in zip(frames[1:], sizes, strict=True) if not size]
+        room.fill(buffers)
+        self._sent += 1
+        self._my_states[room.place] = self._sent
+        where = _WHERE + _encoder.encode(_Where(room.place, self._sent, room.spans))
+        left = [each for each, span in zip(buffers, room.spans, strict=True) if span is None]
         return [memoryview(where), frames[0], *left]
 
     def get(self, frames: Sequence[memoryview]) -> list[memoryview] | None:
@@ -166,6 +204,6 @@ def _aligned(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
 
 
-def _free(states: np.ndarray[Any, Any], place: int, number: int) -> None:
+def _free(states: Array, place: int, number: int) -> None:
     if states[place] == number:
         states[place] = 0

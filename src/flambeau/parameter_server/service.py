@@ -179,10 +179,8 @@ class Service:
     def _pull(self, envelope: Envelopes, message: Pull) -> None:
         started = time.perf_counter()
         wanted = requests.wanted(self.shard, message.parts, envelope.buffers)
-        out = self.shard.pull(wanted, training=message.training)
-        if message.dense and self.shard.dense is not None:
-            out.append(self.shard.dense.values.copy())
-        self._reply(envelope, Values(message.number, self.shard.version), out)
+        answer = Values(message.number, self.shard.version)
+        self._send_values(envelope, answer, wanted, training=message.training, dense=message.dense)
         self.statistics.pulled(wanted, time.perf_counter() - started)
 
     def _push(self, envelope: Envelopes, message: Push) -> None:
@@ -253,12 +251,30 @@ class Service:
     def _answer_push(self, envelope: Envelopes, message: Push, outcome: Outcome) -> None:
         shard = self.shard
         wanted = requests.wanted_back(shard, message, envelope.buffers)
-        out = shard.pull(wanted, training=True)
-        if shard.dense is not None:
-            out.append(shard.dense.values.copy())
         current = shard.staging.round
         answer = Pushed(message.number, shard.version, outcome, current, self._stop, self._dropped)
-        self._reply(envelope, answer, out)
+        self._send_values(envelope, answer, wanted, training=True, dense=True)
+
+    def _send_values(
+        self,
+        envelope: Envelopes,
+        answer: Values | Pushed,
+        wanted: Sequence[tuple[int, Ids]],
+        *,
+        training: bool,
+        dense: bool,
+    ) -> None:
+        """Answer with rows, and with the dense weights if there are any."""
+        shard, sizes = self.shard, self.shard.sizes(wanted)
+        weights = shard.dense.values if dense and shard.dense is not None else None
+        if weights is not None:
+            sizes.append(weights.nbytes)
+        room = self._server.room(envelope.peer, sizes)
+        out = shard.pull(wanted, training=training, room=room)
+        if weights is not None:
+            # With room they are copied there, otherwise they must not change on the way.
+            out.append(weights if room is not None and room.spans[-1] else weights.copy())
+        self._server.send(envelope.peer, answer, out, room)
 
     # Snapshots
 

@@ -13,6 +13,7 @@ from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.settings import differences
 from flambeau.config.tables import TableSpec
 from flambeau.errors import ModelError
+from flambeau.messaging.sharing import Room
 from flambeau.parameter_server.dense_layout import DenseLayout
 from flambeau.parameter_server.dense_range import DenseRange
 from flambeau.parameter_server.gradient import Gradient
@@ -62,7 +63,8 @@ class Shard:
         #: Tables that have their first rows from a checkpoint.
         self.filled: set[str] = set()
         self._declared = False
-        self._membership = Membership()
+        # Arrays that are kept keep the memory in which they came from being used again.
+        self._membership = Membership(remembered=1)
 
     @property
     def specs(self) -> list[TableSpec]:
@@ -105,9 +107,25 @@ class Shard:
         """Which ids belong to this shard."""
         return shards_of(ids, self.settings.count) == self.settings.index
 
-    def pull(self, wanted: Sequence[tuple[int, Ids]], *, training: bool) -> list[Array]:
-        """The rows of ids, by the tables' numbers. Changes nothing."""
-        return [self.tables[number].pull(ids, training=training) for number, ids in wanted]
+    def pull(
+        self, wanted: Sequence[tuple[int, Ids]], *, training: bool, room: Room | None = None
+    ) -> list[Array]:
+        """The rows of ids, by the tables' numbers, in `room` if there is one. Changes nothing."""
+        found = []
+        for place, (number, ids) in enumerate(wanted):
+            table = self.tables[number]
+            shape = (ids.size, table.spec.dim)
+            out = None if room is None else room.array(place, table.dtype, shape)
+            found.append(table.pull(ids, training=training, out=out))
+        return found
+
+    def sizes(self, wanted: Sequence[tuple[int, Ids]]) -> list[int]:
+        """The bytes of these rows."""
+        tables = self.tables
+        return [
+            ids.size * tables[number].spec.dim * tables[number].dtype.itemsize
+            for number, ids in wanted
+        ]
 
     def apply(self, gradient: Gradient) -> None:
         """One update of everything that has a gradient."""

@@ -16,11 +16,14 @@ Array = np.ndarray[Any, Any]
 
 @final
 class Membership:
-    """Finds distinct ids among other distinct ids; neither array may change afterwards."""
+    """Finds distinct ids among other distinct ids; neither array may change afterwards.
 
-    def __init__(self) -> None:
+    It keeps the arrays of so many questions.
+    """
+
+    def __init__(self, remembered: int = REMEMBERED) -> None:
         self._fold = Fold()
-        self._known: deque[tuple[Ids, Ids, Array]] = deque(maxlen=REMEMBERED)
+        self._known: deque[tuple[Ids, Ids, Array]] = deque(maxlen=remembered)
 
     def places(self, ids: Ids, others: Ids) -> Array:
         """Where in `ids` those are that are among `others`."""

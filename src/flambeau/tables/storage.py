@@ -45,11 +45,14 @@ class Storage:
         return [self.values, self.state, *([] if self.seen is None else [self.seen])]
 
 
-def gather(slabs: Slabs, rows: Rows, default: Array | None = None) -> Array:
-    """What is in rows [n, width], copied; `default` for rows that are -1."""
+def gather(
+    slabs: Slabs, rows: Rows, default: Array | None = None, out: Array | None = None
+) -> Array:
+    """What is in rows [n, width], copied (to `out`); `default` for rows that are -1."""
     if default is None:
         default = np.empty(slabs.width, slabs.dtype)
-    out = np.empty((rows.size, slabs.width), slabs.dtype)
+    if out is None:
+        out = np.empty((rows.size, slabs.width), slabs.dtype)
     row_kernels.gather(rows, out, default, slabs.place)
     return out
 

@@ -99,15 +99,17 @@ class Table:
             assert self._snapshot is None, "what is tracked cannot change during a snapshot"
             self._touched = Touched(self._storage.index) if wanted else None
 
-    def pull(self, ids: Ids, *, training: bool) -> Array:
-        """The rows of `ids` [n, dim]; changes nothing.
+    def pull(self, ids: Ids, *, training: bool, out: Array | None = None) -> Array:
+        """The rows of `ids` [n, dim], in `out` if they are stored as it is; changes nothing.
 
         An id without a row reads as the default row, but when `training` and the next push would
         give it a row, as the first values of that row.
         """
         ids = for_kernels(ids, np.int64)
         rows = self._storage.index.find(ids)
-        out = gather(self._storage.values, rows, self._default)
+        values = self._storage.values
+        kept = out if out is not None and out.dtype == values.dtype else None
+        out = gather(values, rows, self._default, kept)
         if training and self.spec.trainable and (rows < 0).any():
             self._fill_in(ids, rows, out)
         return widen(out, self.spec.dtype)

@@ -337,3 +337,32 @@ def test_a_server_knows_how_old_the_values_were_that_a_gradient_was_computed_wit
         push(slow, update(0, task=2), gradient(IDS))
         summary = servers.ask(lambda service: service.statistics.summary([]))[0]
         assert summary["staleness"] == {"0": 2, "2": 1}
+
+
+# Large buffers
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp64", "bf16", "fp16"])
+def test_large_batches_go_through_memory_which_is_given_back(dtype: str) -> None:
+    spec = TableSpec("large", 8, dtype=dtype, optimizer=sgd())
+    ids = np.arange(5000) * 7919
+    with Servers(1) as servers:
+        client = servers.worker(0, [spec], [0.0] * 4000)
+        plain = Table(spec, SEED, sgd())
+        out = np.empty(4000)
+        for number in range(40):
+            (found,) = client.pull([(spec, ids)], training=True)
+            np.testing.assert_array_equal(found, plain.pull(ids, training=True))
+            grads = gradient(ids, 0.125 * number, spec)
+            sent = client.begin_push(
+                update(number), [grads], np.ones(4000), want=[(spec, ids[:3000])]
+            )
+            back = client.finish_push(sent, out)
+            plain.push(ids, grads.grads)
+            np.testing.assert_array_equal(back.rows[0], plain.pull(ids[:3000], training=True))
+            np.testing.assert_array_equal(out, -float(number + 1))
+        del found, back
+        shared = client.channels[0]._client._shared
+        assert shared is not None
+        assert np.count_nonzero(shared._my_states) <= 1
+        assert not shared._their_states.any()
