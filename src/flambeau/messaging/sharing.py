@@ -7,6 +7,7 @@ buffers travel as they always do.
 """
 
 import mmap
+import os
 import secrets
 import weakref
 from collections.abc import Sequence
@@ -139,7 +140,10 @@ class SharedMemory:
         if where.number <= 0 or self._their_states[where.place] != where.number:
             return None
         memory = self._their_places[where.place][:]
-        weakref.finalize(memory, _free, self._their_states, where.place, where.number)
+        forgotten = weakref.finalize(
+            memory, _free, self._their_states, where.place, where.number, os.getpid()
+        )
+        forgotten.atexit = False
         whole = memoryview(memory)  # whose parts keep it, and with it the array, alive
         rest = iter(frames[2:])
         found = [frames[1]]
@@ -155,10 +159,13 @@ def offer() -> SharedMemory | None:
     """Memory of this process, which is a client."""
     if not can_share():
         return None
-    file = create(_LENGTH)
+    try:
+        file = create(_LENGTH)
+    except OSError:  # no descriptor left, or forbidden
+        return None
     try:
         return SharedMemory(file, is_client=True)
-    except (OSError, ValueError):  # as where there is no /proc
+    except (OSError, ValueError):  # no /proc, or no room for it
         file.close()
         return None
 
@@ -204,6 +211,7 @@ def _aligned(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
 
 
-def _free(states: Array, place: int, number: int) -> None:
-    if states[place] == number:
+def _free(states: Array, place: int, number: int, process: int) -> None:
+    """In a fork of this process the buffers are forgotten without a meaning for others."""
+    if os.getpid() == process and states[place] == number:
         states[place] = 0

@@ -76,6 +76,19 @@ def test_a_place_is_free_when_everything_of_its_message_is_forgotten(sides):
     assert not client._my_states.any()
 
 
+def test_a_fork_that_forgets_buffers_frees_nothing(sides):
+    client, server = sides
+    kept = restored(server, client.put(frames(numbers(5))))
+    child = os.fork()
+    if child == 0:
+        del kept
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert client._my_states.any()
+    np.testing.assert_array_equal(kept[0], numbers(5))
+
+
 def test_without_a_free_place_buffers_travel(sides):
     client, server = sides
     kept = [restored(server, client.put(frames(numbers(each)))) for each in range(PLACES)]
