@@ -59,7 +59,8 @@ class Jagged:
         """The given rows, in that order, copied."""
         count = len(rows) * self.width
         starts = self.offsets[:-1].view(-1, self.width)[rows].reshape(count)
-        lengths = self.lengths.view(-1, self.width)[rows].reshape(count)
+        stops = self.offsets[1:].view(-1, self.width)[rows].reshape(count)
+        lengths = stops - starts
         offsets = _offsets(lengths)
         shifts = torch.repeat_interleave(starts - offsets[:-1], lengths)
         places = shifts + torch.arange(len(shifts))

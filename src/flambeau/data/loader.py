@@ -252,9 +252,8 @@ class StreamedLoader(Loader):
         for number, window in enumerate(cut(blocks, self._window), start=window_number):
             key = [self._plan.seed, epoch, self._worker, number]
             order = np.random.default_rng(key).permutation(window.size)
-            mixed = window.take(torch.from_numpy(order))
-            for begin in range(skip, mixed.size, size):
-                yield mixed.slice(begin, min(begin + size, mixed.size))
+            for begin in range(skip, window.size, size):
+                yield window.take(torch.from_numpy(order[begin : begin + size]))
             skip = 0
 
     def _blocks(self, epoch: int, skip: int) -> Iterator[Batch]:

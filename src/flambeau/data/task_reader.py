@@ -103,9 +103,8 @@ class StreamedTasks(TaskReader):
         for number, window in enumerate(windows, start=first):
             key = [self._seed, task.epoch, task.number, number]
             order = np.random.default_rng(key).permutation(window.size)
-            mixed = window.take(torch.from_numpy(order))
-            for begin in range(skip, mixed.size, size):
-                yield mixed.slice(begin, min(begin + size, mixed.size))
+            for begin in range(skip, window.size, size):
+                yield window.take(torch.from_numpy(order[begin : begin + size]))
             skip = 0
 
     def _blocks(self, task: TaskLike, skip: int) -> Iterator[Batch]:
