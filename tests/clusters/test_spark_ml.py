@@ -355,6 +355,13 @@ def test_mistakes_are_named(
         estimator(**{"loss": "cross_entropy"} | params).fit(rows)
 
 
+@pytest.mark.parametrize("param", ["labelCol", "weightCol"])
+def test_text_for_numbers_is_an_error_before_anything_starts(rows: DataFrame, param: str) -> None:
+    named = rows.withColumn("name", F.lit("cat"))
+    with pytest.raises(DataError, match="column 'name' holds text, where numbers are needed"):
+        estimator(model=Net, loss="cross_entropy", **{param: "name"}).fit(named)
+
+
 def test_mistakes_of_a_model_are_named(
     rows: DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as SF
+from pyspark.sql.types import StringType
 from torch import Tensor
 
 from flambeau.config import EarlyStopping, Spark
@@ -33,6 +34,7 @@ def train(
     get = params.getOrDefault
     label, loss = _label_and_loss(params, dataset, inputs)
     columns = quoted([*inputs.columns, *_names(label), *_names(get(params.weightCol))], dataset)
+    _refuse_text([*_names(label), *_names(get(params.weightCol))], dataset)
     train_rows, valid_rows = _split(params, dataset)
     arguments = {
         "inputs": inputs.binding,
@@ -144,6 +146,15 @@ def quoted(names: list[str], dataset: DataFrame) -> list[str]:
             known = ", ".join(dataset.columns)
             raise DataError(f"there is no column '{name}'; the DataFrame has {known}")
     return [f"`{name}`" for name in dict.fromkeys(names)]
+
+
+def _refuse_text(names: list[str], dataset: DataFrame) -> None:
+    for name in names:
+        if isinstance(dataset.schema[name].dataType, StringType):
+            raise DataError(
+                f"column '{name}' holds text, where numbers are needed: give labels numbers with "
+                "StringIndexer, or cast the column"
+            )
 
 
 def _names(columns: Any) -> list[str]:

@@ -364,5 +364,6 @@ def test_large_batches_go_through_memory_which_is_given_back(dtype: str) -> None
         del found, back
         shared = client.channels[0]._client._shared
         assert shared is not None
-        assert np.count_nonzero(shared._my_states) <= 1
+        # The server may still have the last message, and the ids it compared last.
+        assert np.count_nonzero(shared._my_states) <= 2
         assert not shared._their_states.any()
