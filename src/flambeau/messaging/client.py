@@ -2,16 +2,19 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any, Generic
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from flambeau.errors import RequestTimeoutError
-from flambeau.messaging import sharing
 from flambeau.messaging.credentials import credentials
 from flambeau.messaging.frames import MAX_HEADER_BYTES, Codec, Message
 from flambeau.messaging.transport import Socket, check_sizes, receive_frames, set_limits
+
+if TYPE_CHECKING:
+    from flambeau.messaging.sharing import SharedMemory
 
 SEND_SECONDS = 60.0
 LINGER_SECONDS = 3.0
@@ -60,8 +63,16 @@ class Client(Generic[Message]):
         self.socket.linger = 0
         self.socket.connect(address)
         self.address = address
-        self._shared: sharing.SharedMemory | None = None
-        self._offered = sharing.offer() if share and not encrypt else None
+        self._shared: SharedMemory | None = None
+        self._offered: SharedMemory | None = None
+        if share and not encrypt:
+            self._offer()
+
+    def _offer(self) -> None:
+        from flambeau.messaging import sharing  # loads numpy, which drivers do without
+
+        self._sharing: ModuleType = sharing
+        self._offered = sharing.offer()
         if self._offered is not None:
             self._queue([sharing.offered(self._offered.file)])
 
@@ -126,9 +137,10 @@ class Client(Generic[Message]):
         """The message, with its buffers if they are in shared memory, or the next one."""
         assert self._offered is not None
         given: list[memoryview] | None = frames
-        while given is not None and (sharing.is_offer(given) or sharing.is_shared(given)):
+        is_offer, is_shared = self._sharing.is_offer, self._sharing.is_shared
+        while given is not None and (is_offer(given) or is_shared(given)):
             self._shared = self._offered  # taken: the server says so, or uses it
-            found = self._shared.get(given) if sharing.is_shared(given) else None
+            found = self._shared.get(given) if is_shared(given) else None
             if found is not None:
                 return found
             given = receive_frames(self.socket, timeout)

@@ -4,18 +4,20 @@ import errno
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic
 
 import zmq
 
 from flambeau.errors import MessagingError, ProtocolError
-from flambeau.messaging import sharing
 from flambeau.messaging.authenticator import Authenticator
 from flambeau.messaging.credentials import credentials
 from flambeau.messaging.frames import MAX_HEADER_BYTES, Codec, Message
 from flambeau.messaging.refusals import Refusals
-from flambeau.messaging.sharing import Room, SharedMemory
 from flambeau.messaging.transport import Socket, check_sizes, receive_frames, set_limits
+
+if TYPE_CHECKING:
+    from flambeau.messaging.sharing import Room, SharedMemory
 
 HIGH_WATER = 10_000
 BACKLOG = 1024
@@ -57,7 +59,7 @@ class Server(Generic[Message]):
         share: bool = False,
     ) -> None:
         self._codec, self._max_bytes = codec, max_bytes
-        self._shares = share
+        self._sharing = _sharing() if share else None
         self._shared: dict[bytes, SharedMemory] = {}
         self._refusals = Refusals(on_refusal)
         self._context: zmq.Context[Socket] = zmq.Context()
@@ -103,7 +105,7 @@ class Server(Generic[Message]):
     def receive(self, timeout: float) -> Envelope[Message] | None:
         """The next message, or None: after `timeout` seconds, or for one that is malformed."""
         frames = receive_frames(self.socket, timeout)
-        while frames is not None and self._shares and sharing.is_offer(frames[1:]):
+        while frames is not None and self._sharing and self._sharing.is_offer(frames[1:]):
             self._take(frames[0].tobytes(), frames[1:])
             frames = receive_frames(self.socket, timeout)
         envelope = None if frames is None else self._open(frames)
@@ -113,7 +115,7 @@ class Server(Generic[Message]):
     def _open(self, frames: list[memoryview]) -> Envelope[Message] | None:
         peer, frames = frames[0].tobytes(), frames[1:]
         try:
-            if peer in self._shared and sharing.is_shared(frames):
+            if self._sharing and peer in self._shared and self._sharing.is_shared(frames):
                 found = self._shared[peer].get(frames)
                 if found is None:
                     return None
@@ -125,21 +127,22 @@ class Server(Generic[Message]):
 
     def _take(self, peer: bytes, frames: list[memoryview]) -> None:
         """Share the memory of a peer, and forget that of peers that are gone."""
+        assert self._sharing is not None
         self._shared = {other: each for other, each in self._shared.items() if each.file.is_there}
         try:
-            memory = sharing.taken(frames)
+            memory = self._sharing.taken(frames)
         except ProtocolError as error:
             self._refusals.add(f"peer {peer.hex()}", str(error))
             return
-        if memory is not None and self._post(peer, [sharing.offered(memory.file)]):
+        if memory is not None and self._post(peer, [self._sharing.offered(memory.file)]):
             self._shared[peer] = memory
 
-    def room(self, peer: bytes, sizes: Sequence[int]) -> Room | None:
+    def room(self, peer: bytes, sizes: Sequence[int]) -> "Room | None":
         """Memory in which buffers of these sizes for a peer can be made; see `send`."""
         return self._shared[peer].room(sizes) if peer in self._shared else None
 
     def send(
-        self, peer: bytes, message: Message, buffers: Sequence[Any] = (), room: Room | None = None
+        self, peer: bytes, message: Message, buffers: Sequence[Any] = (), room: "Room | None" = None
     ) -> bool:
         """Queue a message for a peer, at once; False if the peer is gone or takes no more.
 
@@ -173,3 +176,10 @@ class Server(Generic[Message]):
         self._shared.clear()
         self._authenticator.join()
         self._refusals.tell()
+
+
+def _sharing() -> ModuleType:
+    """It loads numpy, which drivers do without."""
+    from flambeau.messaging import sharing
+
+    return sharing
