@@ -251,9 +251,7 @@ class StreamedLoader(Loader):
         blocks = self._blocks(epoch, window_number * self._window)
         for number, window in enumerate(cut(blocks, self._window), start=window_number):
             key = [self._plan.seed, epoch, self._worker, number]
-            order = np.random.default_rng(key).permutation(window.size)
-            for begin in range(skip, window.size, size):
-                yield window.take(torch.from_numpy(order[begin : begin + size]))
+            yield from mix(window, key, size, skip)
             skip = 0
 
     def _blocks(self, epoch: int, skip: int) -> Iterator[Batch]:
@@ -317,6 +315,13 @@ def cut(blocks: Iterator[Batch], size: int) -> Iterator[Batch]:
             waiting, rows = [block.slice(position, block.size)], block.size - position
     if waiting:
         yield concatenate(waiting)
+
+
+def mix(window: Batch, key: Sequence[int], size: int, skip: int) -> Iterator[Batch]:
+    """The rows of a window in the random order of a key, from row `skip` on, in batches."""
+    order = torch.from_numpy(np.random.default_rng(key).permutation(window.size))
+    for begin in range(skip, window.size, size):
+        yield window.take(order[begin : begin + size])
 
 
 def in_order(source: Source, binder: Binder, batch_size: int) -> Iterator[Batch]:

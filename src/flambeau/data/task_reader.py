@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol, final
 
 import numpy as np
-import torch
 
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
-from flambeau.data.loader import Transform, cut
+from flambeau.data.loader import Transform, cut, mix
 from flambeau.data.source import IndexedSource, IterableSource, Share, StreamedSource
 
 #: Batches get numbers by which random augmentation is keyed; tasks have at most so many.
@@ -102,9 +101,7 @@ class StreamedTasks(TaskReader):
         windows = cut(self._blocks(task, first * self._window), self._window)
         for number, window in enumerate(windows, start=first):
             key = [self._seed, task.epoch, task.number, number]
-            order = np.random.default_rng(key).permutation(window.size)
-            for begin in range(skip, window.size, size):
-                yield window.take(torch.from_numpy(order[begin : begin + size]))
+            yield from mix(window, key, size, skip)
             skip = 0
 
     def _blocks(self, task: TaskLike, skip: int) -> Iterator[Batch]:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic
 
 import zmq
@@ -10,7 +9,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from flambeau.errors import RequestTimeoutError
 from flambeau.messaging.credentials import credentials
-from flambeau.messaging.frames import MAX_HEADER_BYTES, Codec, Message
+from flambeau.messaging.frames import MAX_HEADER_BYTES, Codec, Message, is_offer, is_shared
 from flambeau.messaging.transport import Socket, check_sizes, receive_frames, set_limits
 
 if TYPE_CHECKING:
@@ -71,7 +70,6 @@ class Client(Generic[Message]):
     def _offer(self) -> None:
         from flambeau.messaging import sharing  # loads numpy, which drivers do without
 
-        self._sharing: ModuleType = sharing
         self._offered = sharing.offer()
         if self._offered is not None:
             self._queue([sharing.offered(self._offered.file)])
@@ -137,7 +135,6 @@ class Client(Generic[Message]):
         """The message, with its buffers if they are in shared memory, or the next one."""
         assert self._offered is not None
         given: list[memoryview] | None = frames
-        is_offer, is_shared = self._sharing.is_offer, self._sharing.is_shared
         while given is not None and (is_offer(given) or is_shared(given)):
             self._shared = self._offered  # taken: the server says so, or uses it
             found = self._shared.get(given) if is_shared(given) else None

@@ -13,6 +13,9 @@ MAX_BUFFERS = 4096
 MAX_FRAMES = 1 + MAX_BUFFERS
 
 _PREFIX = b"FLB" + bytes([PROTOCOL_VERSION])
+#: What begins a word on shared memory: an offer of it, and where in it a message's buffers are.
+OFFER = b"FLO" + bytes([PROTOCOL_VERSION])
+WHERE = b"FLW" + bytes([PROTOCOL_VERSION])
 
 Message = TypeVar("Message")
 
@@ -47,6 +50,16 @@ class Codec(Generic[Message]):
             return self._decoder.decode(header[4:]), frames[1:]
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise ProtocolError(f"malformed header: {error}") from None
+
+
+def is_offer(frames: Sequence[memoryview]) -> bool:
+    """Whether a message offers shared memory, or says that it was taken."""
+    return len(frames) == 1 and frames[0][:4] == OFFER
+
+
+def is_shared(frames: Sequence[memoryview]) -> bool:
+    """Whether the buffers of a message are in shared memory."""
+    return len(frames) > 1 and frames[0][:4] == WHERE
 
 
 def _check_header(length: int) -> None:

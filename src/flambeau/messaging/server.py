@@ -4,7 +4,6 @@ import errno
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic
 
 import zmq
@@ -12,7 +11,7 @@ import zmq
 from flambeau.errors import MessagingError, ProtocolError
 from flambeau.messaging.authenticator import Authenticator
 from flambeau.messaging.credentials import credentials
-from flambeau.messaging.frames import MAX_HEADER_BYTES, Codec, Message
+from flambeau.messaging.frames import MAX_HEADER_BYTES, Codec, Message, is_offer, is_shared
 from flambeau.messaging.refusals import Refusals
 from flambeau.messaging.transport import Socket, check_sizes, receive_frames, set_limits
 
@@ -59,7 +58,7 @@ class Server(Generic[Message]):
         share: bool = False,
     ) -> None:
         self._codec, self._max_bytes = codec, max_bytes
-        self._sharing = _sharing() if share else None
+        self._shares = share
         self._shared: dict[bytes, SharedMemory] = {}
         self._refusals = Refusals(on_refusal)
         self._context: zmq.Context[Socket] = zmq.Context()
@@ -105,7 +104,7 @@ class Server(Generic[Message]):
     def receive(self, timeout: float) -> Envelope[Message] | None:
         """The next message, or None: after `timeout` seconds, or for one that is malformed."""
         frames = receive_frames(self.socket, timeout)
-        while frames is not None and self._sharing and self._sharing.is_offer(frames[1:]):
+        while frames is not None and self._shares and is_offer(frames[1:]):
             self._take(frames[0].tobytes(), frames[1:])
             frames = receive_frames(self.socket, timeout)
         envelope = None if frames is None else self._open(frames)
@@ -115,7 +114,7 @@ class Server(Generic[Message]):
     def _open(self, frames: list[memoryview]) -> Envelope[Message] | None:
         peer, frames = frames[0].tobytes(), frames[1:]
         try:
-            if self._sharing and peer in self._shared and self._sharing.is_shared(frames):
+            if peer in self._shared and is_shared(frames):
                 found = self._shared[peer].get(frames)
                 if found is None:
                     return None
@@ -127,14 +126,15 @@ class Server(Generic[Message]):
 
     def _take(self, peer: bytes, frames: list[memoryview]) -> None:
         """Share the memory of a peer, and forget that of peers that are gone."""
-        assert self._sharing is not None
+        from flambeau.messaging import sharing  # loads numpy, which drivers do without
+
         self._shared = {other: each for other, each in self._shared.items() if each.file.is_there}
         try:
-            memory = self._sharing.taken(frames)
+            memory = sharing.taken(frames)
         except ProtocolError as error:
             self._refusals.add(f"peer {peer.hex()}", str(error))
             return
-        if memory is not None and self._post(peer, [self._sharing.offered(memory.file)]):
+        if memory is not None and self._post(peer, [sharing.offered(memory.file)]):
             self._shared[peer] = memory
 
     def room(self, peer: bytes, sizes: Sequence[int]) -> "Room | None":
@@ -176,10 +176,3 @@ class Server(Generic[Message]):
         self._shared.clear()
         self._authenticator.join()
         self._refusals.tell()
-
-
-def _sharing() -> ModuleType:
-    """It loads numpy, which drivers do without."""
-    from flambeau.messaging import sharing
-
-    return sharing

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from flambeau.errors import ProtocolError
-from flambeau.messaging.frames import PROTOCOL_VERSION
+from flambeau.messaging.frames import OFFER, WHERE
 from flambeau.messaging.memory_files import MemoryFile, can_share, create
 
 #: Smaller buffers travel with the message.
@@ -31,8 +31,6 @@ _ALIGNED = 64
 _RESERVED = -1
 _FIRST = mmap.PAGESIZE
 _LENGTH = _FIRST + 2 * PLACES * PLACE_BYTES
-_OFFER = b"FLO" + bytes([PROTOCOL_VERSION])
-_WHERE = b"FLW" + bytes([PROTOCOL_VERSION])
 _encoder = msgspec.msgpack.Encoder()
 
 Array = np.ndarray[Any, Any]
@@ -46,14 +44,8 @@ class _Where(msgspec.Struct, frozen=True, array_like=True):
     spans: list[tuple[int, int] | None]
 
 
-class _Offer(msgspec.Struct, frozen=True, array_like=True):
-    """A client's memory; the answer is the same."""
-
-    file: MemoryFile
-
-
 _where = msgspec.msgpack.Decoder(_Where)
-_offer = msgspec.msgpack.Decoder(_Offer)
+_file = msgspec.msgpack.Decoder(MemoryFile)
 
 
 @final
@@ -125,7 +117,7 @@ class SharedMemory:
         room.fill(buffers)
         self._sent += 1
         self._my_states[room.place] = self._sent
-        where = _WHERE + _encoder.encode(_Where(room.place, self._sent, room.spans))
+        where = WHERE + _encoder.encode(_Where(room.place, self._sent, room.spans))
         left = [each for each, span in zip(buffers, room.spans, strict=True) if span is None]
         return [memoryview(where), frames[0], *left]
 
@@ -172,26 +164,16 @@ def offer() -> SharedMemory | None:
 
 def offered(file: MemoryFile) -> memoryview:
     """The message that offers memory, or says that it was taken."""
-    return memoryview(_OFFER + _encoder.encode(_Offer(file)))
+    return memoryview(OFFER + _encoder.encode(file))
 
 
 def taken(frames: Sequence[memoryview]) -> SharedMemory | None:
     """The memory of a client that offers it; None if it is out of reach."""
-    file = _decoded(_offer, frames[0]).file
+    file = _decoded(_file, frames[0])
     try:
         return SharedMemory(file, is_client=False)
     except (OSError, ValueError):
         return None
-
-
-def is_offer(frames: Sequence[memoryview]) -> bool:
-    """Whether this is such a message."""
-    return len(frames) == 1 and frames[0][:4] == _OFFER
-
-
-def is_shared(frames: Sequence[memoryview]) -> bool:
-    """Whether the buffers of this message are in shared memory."""
-    return len(frames) > 1 and frames[0][:4] == _WHERE
 
 
 def _decoded(decoder: Any, frame: memoryview) -> Any:

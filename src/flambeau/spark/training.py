@@ -33,8 +33,9 @@ def train(
     """Train `model` on the rows of a DataFrame."""
     get = params.getOrDefault
     label, loss = _label_and_loss(params, dataset, inputs)
-    columns = quoted([*inputs.columns, *_names(label), *_names(get(params.weightCol))], dataset)
-    _refuse_text([*_names(label), *_names(get(params.weightCol))], dataset)
+    targets = [*_names(label), *_names(get(params.weightCol))]
+    columns = quoted([*inputs.columns, *targets], dataset)
+    _refuse_text(targets, dataset)
     train_rows, valid_rows = _split(params, dataset)
     arguments = {
         "inputs": inputs.binding,

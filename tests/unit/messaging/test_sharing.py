@@ -8,6 +8,7 @@ import pytest
 
 from flambeau.errors import ProtocolError
 from flambeau.messaging import Client, Codec, Server, new_secret, sharing
+from flambeau.messaging.frames import is_shared
 from flambeau.messaging.memory_files import MemoryFile, can_share, create
 from flambeau.messaging.sharing import LEAST_BYTES, PLACE_BYTES, PLACES, SharedMemory
 
@@ -94,14 +95,14 @@ def test_without_a_free_place_buffers_travel(sides):
     kept = [restored(server, client.put(frames(numbers(each)))) for each in range(PLACES)]
     assert client.put(frames(numbers(0))) == frames(numbers(0))
     kept.pop()
-    assert sharing.is_shared(client.put(frames(numbers(0))))
+    assert is_shared(client.put(frames(numbers(0))))
 
 
 def test_what_is_small_or_too_large_travels(sides):
     client, _ = sides
     for count in (0, LEAST_BYTES // 8 - 1, PLACE_BYTES // 8 + 1):
         assert client.put(frames(numbers(0, count))) == frames(numbers(0, count))
-    assert sharing.is_shared(client.put(frames(numbers(0, PLACE_BYTES // 8))))
+    assert is_shared(client.put(frames(numbers(0, PLACE_BYTES // 8))))
 
 
 def test_a_message_that_comes_twice_is_found_once(sides):
