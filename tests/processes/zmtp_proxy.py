@@ -84,10 +84,8 @@ class ZmtpProxy:
         self._started.set()
         await self._stop.wait()
         server.close()
-        pending = list(connections)
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
+        # Each sees the stop itself: cancelled while it closes, it would leave a socket open.
+        await asyncio.gather(*connections)
 
     async def _relay(
         self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -97,19 +95,19 @@ class ZmtpProxy:
             there, back = await asyncio.open_connection(*self._target)
         except OSError:
             writer.transport.abort()
+            await _end(writer)
             return
-        ways = [
+        tasks = [
             self._loop.create_task(self._pass_on(f"{number} to the server", reader, back)),
             self._loop.create_task(self._pass_on(f"{number} to the client", there, writer)),
+            self._loop.create_task(self._stop.wait()),
         ]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            await _end(writer)
-            await _end(back)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(writer)
+        await _end(back)
 
     async def _pass_on(
         self, way: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -170,9 +168,10 @@ async def _read_message(reader: asyncio.StreamReader) -> bytes:
 
 
 async def _end(writer: asyncio.StreamWriter) -> None:
-    """Send what is written, and close."""
+    """Send what is written, as long as somebody reads it, and close."""
     writer.close()
     try:
-        await writer.wait_closed()
-    except ConnectionError:
+        await asyncio.wait_for(writer.wait_closed(), timeout=1)
+    except (ConnectionError, TimeoutError):
         writer.transport.abort()
+        await asyncio.sleep(0)  # the turn in which the socket is closed
