@@ -25,7 +25,9 @@ SPARK35 := $(VENV)/spark-3.5/.installed
 UNIT := tests/unit tests/architecture
 # Git keeps no empty folders, and pytest fails where it finds no test.
 HAS_TESTS = $(shell find $(1) -name 'test_*.py' 2>/dev/null)
-REAL := $(strip $(foreach tier,tests/processes tests/clusters,$(if $(call HAS_TESTS,$(tier)),$(tier))))
+REAL := $(strip $(foreach tier,tests/clusters tests/processes,$(if $(call HAS_TESTS,$(tier)),$(tier))))
+# These start processes of their own, which often wait for each other. The longest files come first.
+AT_ONCE := 2
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,7 +73,7 @@ java:
 
 test: lint java $(SPARK35) ## lint, then all tests: the fast ones first, then those that start processes
 	$(PY) -m pytest -n auto --dist loadfile $(UNIT)
-	$(if $(REAL),$(PY) -m pytest $(REAL))
+	$(if $(REAL),$(PY) -m pytest -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder $(REAL))
 
 # A benchmark prints what it likes; its lines of JSON are the measurements that are kept.
 bench: setup ## run every benchmark; measurements go to benchmarks/results.jsonl

@@ -155,10 +155,13 @@ def against_ourselves(options: argparse.Namespace) -> None:
 
 
 def by_size(options: argparse.Namespace) -> None:
-    """Speed, memory and pauses of small and large tables, which take turns."""
+    """Speed, memory and pauses of small and large tables, which take turns; and of bare memory."""
     with ExitStack() as stack:
         sides = {rows: stack.enter_context(ours(rows)) for rows in options.sizes}
         rates = {do: rates_by_size(sides, do, options) for do in ("pull", "push")}
+    with ExitStack() as stack:
+        bare = {rows: stack.enter_context(in_memory(rows)) for rows in options.sizes}
+        rates["bare"] = rates_by_size(bare, "pull", options)
     for rows, side in sides.items():
         speeds = {f"{do}_rows_per_second": rates[do][rows] for do in rates}
         name = f"parameter_server/{rows / 1e6:g}_million_rows"
@@ -225,6 +228,15 @@ def peer(rows: int, variant: Variant) -> Iterator[Served]:
             for role in ("server", "client")
         )
         yield Served([client], [server], [])
+
+
+@contextmanager
+def in_memory(rows: int) -> Iterator[Served]:
+    """As many rows in a plain tensor, which one thread reads, in huge pages as ours are."""
+    with Program(
+        "bare_rows.py", settings={"rows": rows}, threads=1, environment=KEEP_MEMORY
+    ) as program:
+        yield Served([program], [], [])
 
 
 PARTS = {"rpc": against_rpc, "ourselves": against_ourselves, "sizes": by_size}

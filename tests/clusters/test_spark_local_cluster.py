@@ -52,7 +52,9 @@ class Slow(fb.Callback):
     def on_step_end(self, view: Any) -> None:
         time.sleep(0.02)
         if view.step == 20:
-            (self._sign / str(view.rank)).write_text(str(os.getpid()))
+            written = self._sign / f"{view.rank}.part"
+            written.write_text(str(os.getpid()))
+            written.rename(self._sign / str(view.rank))
 
 
 def disturb(sign: Path, act: Callable[[int], None]) -> threading.Thread:

@@ -1,6 +1,8 @@
 """Tests of this tier start real processes; none of them may leave anything behind."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,10 +49,13 @@ def _listening() -> set[int]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_left(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """No process, port, descriptor, temporary file or shared memory is left by a test."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
+    tmp_path_factory.getbasetemp()  # before there is another place for temporary files
+    # Not in the test's own folder, whose name may be too long for sockets.
+    temporary = Path(tempfile.mkdtemp(prefix="flambeau-"))
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr("tempfile.tempdir", None)
     before = _children(), _listening(), shared()
@@ -61,3 +66,4 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     assert not still_shared(shared() - before[2])
     # torch makes an empty folder for its compiler when it is first imported.
     assert not [name for name in os.listdir(temporary) if not name.startswith("torchinductor_")]
+    shutil.rmtree(temporary)

@@ -6,6 +6,7 @@ refused.
 
 import json
 import sys
+import time
 
 import msgspec
 import zmq
@@ -41,8 +42,17 @@ def serve() -> None:
         envelope = server.receive(0)
         if envelope is not None:
             server.send(envelope.peer, envelope.message, envelope.buffers)
+    _wait_for_counts(server)
     server.close()
     print(json.dumps({"refused": server.refused, "said": said}))
+
+
+def _wait_for_counts(server: "Server[Ask | Tell]") -> None:
+    """Strangers who left are counted by a thread of its own, which may have some to do yet."""
+    before = -1
+    while before != (now := sum(server.refused.values())):
+        before = now
+        time.sleep(1)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from typing import final
 from rich.console import Console
 from rich.table import Table
 
+from flambeau.kernels.cores import usable_cores
+
 _GIB = 1 << 30
 
 
@@ -79,7 +81,7 @@ def _torch() -> Check:
     if version is None:
         return Check("torch", False, "not installed", "pip install torch")
     ok = tuple(map(int, re.findall(r"\d+", version)[:2])) >= (2, 6)
-    threads = os.environ.get("OMP_NUM_THREADS") or f"{_allowed_cores()}"
+    threads = os.environ.get("OMP_NUM_THREADS") or f"{len(usable_cores())}"
     detail = f"{version}, {threads} threads a process unless the job says otherwise"
     return Check("torch", ok, detail, None if ok else "pip install 'torch>=2.6'")
 
@@ -100,18 +102,12 @@ def _version(package: str) -> str | None:
 
 
 def _cores() -> Check:
-    allowed, quota = _allowed_cores(), _core_quota()
+    allowed, quota = len(usable_cores()), _core_quota()
     detail = f"{allowed} of {os.cpu_count()}"
     if quota is None or quota >= allowed:
         return Check("cores", True, detail)
     remedy = f"use at most {max(1, int(quota))} workers, or raise the container's CPU limit"
     return Check("cores", False, f"{detail}, but a quota of {quota:g}", remedy)
-
-
-def _allowed_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _core_quota() -> float | None:

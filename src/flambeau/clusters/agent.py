@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from flambeau.clusters.base import Launch
-from flambeau.clusters.cores import plan_cores, usable_cores
+from flambeau.clusters.cores import plan_cores
 from flambeau.clusters.mirror import INIT, Mirror, sees, write_part
 from flambeau.clusters.running import OutputLines, RunningRole
 from flambeau.clusters.starting import make_starter
@@ -31,6 +31,7 @@ from flambeau.coordination.protocol import (
     Shutdown,
     StartRoles,
 )
+from flambeau.kernels.cores import usable_cores
 from flambeau.messaging import Client
 
 if TYPE_CHECKING:

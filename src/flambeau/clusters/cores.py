@@ -2,18 +2,12 @@
 
 import itertools
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from flambeau.kernels.cores import usable_cores
+
 _CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
-
-
-def usable_cores() -> list[int]:
-    """The cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 def core_quota() -> int | None:

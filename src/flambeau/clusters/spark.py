@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from flambeau.clusters.base import Cluster, Launch
-from flambeau.clusters.cores import usable_cores
 from flambeau.clusters.interfaces import local_address
 from flambeau.clusters.local import LOOPBACK
 from flambeau.clusters.spark_columns import for_arrow
@@ -21,6 +20,7 @@ from flambeau.clusters.spark_task import Order
 from flambeau.clusters.spool import MARKER
 from flambeau.config import Spark
 from flambeau.errors import ConfigError, DataError, MissingDependencyError, UserError
+from flambeau.kernels.cores import usable_cores
 from flambeau.version import __version__
 
 #: Starts what a task tells the user, in the midst of Spark's stack traces.

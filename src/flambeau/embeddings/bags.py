@@ -15,7 +15,10 @@ def check_ids(table: str, ids: Tensor) -> None:
     if not isinstance(ids, Tensor):
         raise ModelError(f"table '{table}': ids are a {type(ids).__name__}; give an int64 tensor")
     if ids.dtype is not torch.int64:
-        raise ModelError(f"table '{table}': ids are {ids.dtype}; give torch.int64 (ids.long())")
+        raise ModelError(
+            f"table '{table}': ids are {ids.dtype}, not int64: convert the column in the data (a "
+            "float does not hold every id), or in forward() with ids.long()"
+        )
     if ids.numel() > MOST_IDS:
         raise ModelError(f"table '{table}': {ids.numel()} ids in one call; at most {MOST_IDS}")
 

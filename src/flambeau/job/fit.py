@@ -1,6 +1,7 @@
 """`fit`: train a model on a cluster, and get a result."""
 
 import datetime
+import json
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ from flambeau.job.describe import Description
 from flambeau.job.launching import run_team
 from flambeau.job.observers import Memory, make_observers
 from flambeau.job.outcome import Outcome
-from flambeau.job.result import Result, report_json
+from flambeau.job.result import Result, make_report
 from flambeau.job.team import make_team, require_room
 from flambeau.observe import Event, Observer, Observers
 
@@ -191,8 +192,9 @@ def _run_job(
             graceful=True,
         )
         prune(run, settings.checkpoints.keep)
-        report = report_json(outcome, memory, settings, started)
-        write_atomically(run.report, report)
+        report = make_report(outcome, memory, settings, started)
+        write_atomically(run.report, json.dumps(report, indent=1).encode())
+        _observe_dropped(observer, report["rows"])
         _observe_end(observer, outcome, memory)
     finally:
         observer.close()
@@ -206,6 +208,15 @@ def _initial_checkpoint(reference: str) -> Path:
     if not path.is_dir():
         raise CheckpointError(f"init_from: there is no run {path}")
     return resolve(RunDirectory(path), which).resolve()
+
+
+def _observe_dropped(observer: Observer, rows: dict[str, int]) -> None:
+    if rows["dropped"]:
+        text = (
+            f"{rows['dropped']:,} of {rows['read']:,} rows changed nothing: their gradients came "
+            "too late for their round, or were not finite; see report.json"
+        )
+        observer.observe(Event("warning", time.time(), {"text": text}))
 
 
 def _observe_end(observer: Observer, outcome: Outcome, memory: Memory) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from flambeau.checkpoint import RunDirectory, lease, resolve
 from flambeau.checkpoint.manifest import MANIFEST as CHECKPOINT_MANIFEST
-from flambeau.clusters.cores import core_quota, usable_cores
+from flambeau.clusters.cores import core_quota
 from flambeau.config import Binding, DatasetData, FileData, JobSettings
 from flambeau.data import Source, StreamedSource
 from flambeau.data.binding import Binder
@@ -25,6 +25,7 @@ from flambeau.inference.writing import is_folder, write_predictions
 from flambeau.job import opening
 from flambeau.job.predicting_processes import predict_in_processes
 from flambeau.job.using import load_model, loss_names, open_given
+from flambeau.kernels.cores import usable_cores
 
 #: Called with the number of rows predicted since the last call.
 OnRows = Callable[[int], None]

@@ -12,8 +12,10 @@ from flambeau.job.observers import Memory
 from flambeau.job.outcome import Outcome
 
 
-def report_json(outcome: Outcome, memory: Memory, settings: JobSettings, started: float) -> bytes:
-    """The run's `report.json`."""
+def make_report(
+    outcome: Outcome, memory: Memory, settings: JobSettings, started: float
+) -> dict[str, Any]:
+    """What goes into the run's `report.json`."""
     summary = dict(outcome.summaries.get(0, {}))
     own = summary.get("client", {}).get("tables")
     failed, stopped = outcome.failure is not None, outcome.interrupted is not None
@@ -21,7 +23,7 @@ def report_json(outcome: Outcome, memory: Memory, settings: JobSettings, started
     counted = ("rows", "rows_repeated", "rows_dropped", "rows_left_out")
     for name in (*counted, "history", "own_rows", "client"):
         summary.pop(name, None)
-    report = {
+    return {
         "status": "failed" if failed else "stopped" if stopped else outcome.status,
         "error": outcome.failure.message if outcome.failure else None,
         "workers": settings.cluster.workers,
@@ -34,7 +36,6 @@ def report_json(outcome: Outcome, memory: Memory, settings: JobSettings, started
         **({"tables": own} if own else {}),
         **_served(outcome),
     }
-    return json.dumps(report, indent=1).encode()
 
 
 def _rows(summary: dict[str, Any], memory: Memory) -> dict[str, int]:

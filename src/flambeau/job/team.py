@@ -8,7 +8,6 @@ from pathlib import Path
 from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.manifest import Manifest
 from flambeau.checkpoint.references import checkpoints
-from flambeau.clusters.cores import usable_cores
 from flambeau.config import JobSettings, Local
 from flambeau.config.strategies import AllReduce, ParameterServer
 from flambeau.coordination.protocol import Role
@@ -16,6 +15,7 @@ from flambeau.errors import CheckpointError, ConfigError
 from flambeau.job.carrying import Carrier
 from flambeau.job.conducting import AmongThemselves, Conducting, InRounds
 from flambeau.job.free_conducting import Free
+from flambeau.kernels.cores import usable_cores
 
 SERVERS_PER_CORE = 8
 

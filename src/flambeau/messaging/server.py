@@ -153,9 +153,13 @@ class Server(Generic[Message]):
         """
         frames = self._codec.encode(message, buffers)
         check_sizes(frames, self._max_bytes)
-        if peer in self._shared:
-            frames = self._shared[peer].put(frames, room)
-        return self._post(peer, frames)
+        memory = self._shared.get(peer)
+        if memory is not None:
+            frames = memory.put(frames, room)
+        sent = self._post(peer, frames)
+        if memory is not None and not sent:
+            memory.take_back(frames)
+        return sent
 
     def _post(self, peer: bytes, frames: Sequence[memoryview]) -> bool:
         try:

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from flambeau.errors import ProtocolError
-from flambeau.messaging.frames import OFFER, WHERE
+from flambeau.messaging.frames import OFFER, WHERE, is_shared
 from flambeau.messaging.memory_files import MemoryFile, can_share, create
 
 #: Smaller buffers travel with the message.
@@ -105,7 +105,11 @@ class SharedMemory:
             return None
         place = int(free[0])
         self._my_states[place] = _RESERVED
-        return Room(place, self._my_places[place], large)
+        room = Room(place, self._my_places[place], large)
+        # What should have been made in it may fail, and is not sent then.
+        forgotten = weakref.finalize(room, _free, self._my_states, place, _RESERVED, os.getpid())
+        forgotten.atexit = False
+        return room
 
     def put(self, frames: Sequence[memoryview], room: "Room | None" = None) -> list[memoryview]:
         """The frames (a header and buffers) of a message as they should travel."""
@@ -120,6 +124,12 @@ class SharedMemory:
         where = WHERE + _encoder.encode(_Where(room.place, self._sent, room.spans))
         left = [each for each, span in zip(buffers, room.spans, strict=True) if span is None]
         return [memoryview(where), frames[0], *left]
+
+    def take_back(self, frames: Sequence[memoryview]) -> None:
+        """Free the place of a message that `put` gave and that was not sent."""
+        if is_shared(frames):
+            where = _decoded(_where, frames[0])
+            _free(self._my_states, where.place, where.number, os.getpid())
 
     def get(self, frames: Sequence[memoryview]) -> list[memoryview] | None:
         """The header and the buffers of a message that came with a place; None if it came before.

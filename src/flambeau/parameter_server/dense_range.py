@@ -1,7 +1,8 @@
 """A server's range of the dense weights, updated by the user's own optimizer."""
 
 from collections.abc import Callable, Sequence, Set
-from typing import Any, final
+from itertools import groupby
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -9,11 +10,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from flambeau.errors import ProtocolError
-from flambeau.parameter_server.dense_layout import DenseLayout, Options, plain_options
+from flambeau.parameter_server.dense_layout import DenseLayout, Options, Piece, plain_options
 from flambeau.parameter_server.fusing import fuse, start_momentum
 from flambeau.parameter_server.range_dump import (
     ParameterState,
     RangeDump,
+    are_alike,
     require_covered,
     sorted_state,
     state_of,
@@ -24,25 +26,51 @@ Array = np.ndarray[Any, Any]
 MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
 
+class _Span(NamedTuple):
+    """Neighbours that the optimizer has as one parameter: its kernels cost less than its calls."""
+
+    pieces: list[Piece]
+    values: nn.Parameter
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return self.pieces[0].start, self.pieces[-1].stop
+
+
 @final
 class DenseRange:
     """Values `start` to `stop` of the flat vector, zeros at first.
 
-    `make` builds the optimizer from parameter groups with the layout's options. Each parameter has
-    a piece of its own, so that one without a gradient keeps still, as it does in torch.
+    `make` builds the optimizer from parameter groups with the layout's options. As long as all
+    parameters get their gradients together, those of a group are one to the optimizer; from the
+    first step on that lacks one, each is alone, so that it keeps still, as it does in torch.
     """
 
     def __init__(self, layout: DenseLayout, start: int, stop: int, make: MakeOptimizer) -> None:
         self.start, self.stop = start, stop
+        self._layout, self._make = layout, make
         self._flat = torch.zeros(stop - start, dtype=layout.torch_dtype)
         self._pieces = layout.pieces(start, stop)
-        self._parameters = [
-            nn.Parameter(self._flat[piece.start : piece.stop]) for piece in self._pieces
+        groups = groupby(self._pieces, self._group_of)
+        self._arrange([list(pieces) for _, pieces in groups])
+        self._options = [plain_options(group) for group in self._optimizer.param_groups]
+
+    def _arrange(self, spans: list[list[Piece]]) -> None:
+        """A new optimizer, which has each span as a parameter."""
+        self._spans = [
+            _Span(pieces, nn.Parameter(self._flat[pieces[0].start : pieces[-1].stop]))
+            for pieces in spans
         ]
-        self._optimizer = make(self._grouped(layout))
+        options = self._layout.groups
+        groups: list[dict[str, Any]] = [{"params": [], **each} for each in options]
+        for span in self._spans:
+            groups[self._group_of(span.pieces[0])]["params"].append(span.values)
+        self._optimizer = self._make(groups)
         fuse(self._optimizer)
         start_momentum(self._optimizer)
-        self._options = [plain_options(group) for group in self._optimizer.param_groups]
+
+    def _group_of(self, piece: Piece) -> int:
+        return self._layout.parameters[piece.parameter].group
 
     @property
     def values(self) -> Array:
@@ -61,15 +89,18 @@ class DenseRange:
         `gradient`, which is not kept.
         """
         self._check_size(gradient)
+        if self._joined and any(piece.parameter in absent for piece in self._pieces):
+            self._separate()
         whole = torch.from_numpy(np.require(gradient, self.values.dtype, ["C", "W"]))
-        for piece, parameter in zip(self._pieces, self._parameters, strict=True):
-            if piece.parameter not in absent:
-                parameter.grad = whole[piece.start : piece.stop]
+        for span in self._spans:
+            if span.pieces[0].parameter not in absent:
+                start, stop = span.bounds
+                span.values.grad = whole[start:stop]
         for group, rate in zip(self._optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         self._optimizer.step()
-        for parameter in self._parameters:
-            parameter.grad = None
+        for span in self._spans:
+            span.values.grad = None
 
     def dump(self) -> RangeDump:
         """The values and the optimizer's state, copied, such as a checkpoint takes them."""
@@ -86,20 +117,30 @@ class DenseRange:
         """Go on from the dumps of any number of ranges that together hold this one."""
         require_covered(dumps, self.start, self.stop)
         self._flat.copy_(values_of(dumps, self.start, self.stop))
+        if not all(self._alike(dumps, span) for span in self._spans):
+            self._arrange([[piece] for piece in self._pieces])
         self._optimizer.state.clear()
-        for piece, parameter in zip(self._pieces, self._parameters, strict=True):
-            start, stop = self.start + piece.start, self.start + piece.stop
-            self._optimizer.state[parameter] = state_of(dumps, piece.parameter, start, stop)
+        for span in self._spans:
+            bounds = (self.start + bound for bound in span.bounds)
+            self._optimizer.state[span.values] = state_of(dumps, span.pieces[0].parameter, *bounds)
         start_momentum(self._optimizer)
         for dump in dumps:
             for index, options in dump["groups"].items():
                 self._optimizer.param_groups[index].update(options)
 
-    def _grouped(self, layout: DenseLayout) -> list[dict[str, Any]]:
-        groups: list[dict[str, Any]] = [{"params": [], **options} for options in layout.groups]
-        for piece, parameter in zip(self._pieces, self._parameters, strict=True):
-            groups[layout.parameters[piece.parameter].group]["params"].append(parameter)
-        return groups
+    @property
+    def _joined(self) -> bool:
+        return len(self._spans) < len(self._pieces)
+
+    def _separate(self) -> None:
+        before = self.dump()
+        self._arrange([[piece] for piece in self._pieces])
+        self.load([before])
+
+    def _alike(self, dumps: Sequence[RangeDump], span: _Span) -> bool:
+        return are_alike(
+            dumps, [(piece.parameter, self.start + piece.start) for piece in span.pieces]
+        )
 
     def _check_size(self, given: Array) -> None:
         if given.shape != self.values.shape:
@@ -108,20 +149,20 @@ class DenseRange:
 
     def _flat_states(self) -> dict[str, Tensor]:
         flat: dict[str, Tensor] = {}
-        for piece, parameter in zip(self._pieces, self._parameters, strict=True):
-            state = self._optimizer.state[parameter]
-            for key in sorted_state(state, piece.stop - piece.start)["flat"]:
+        for span in self._spans:
+            state = self._optimizer.state[span.values]
+            start, stop = span.bounds
+            for key in sorted_state(state, stop - start)["flat"]:
                 if key not in flat:
                     flat[key] = torch.zeros_like(self._flat, dtype=state[key].dtype)
-                flat[key][piece.start : piece.stop] = state[key]
+                flat[key][start:stop] = state[key]
         return flat
 
     def _parameter_states(self) -> dict[int, ParameterState]:
         return {
-            piece.parameter: sorted_state(
-                self._optimizer.state[parameter], piece.stop - piece.start
-            )
-            for piece, parameter in zip(self._pieces, self._parameters, strict=True)
+            piece.parameter: sorted_state(self._optimizer.state[span.values], span.values.numel())
+            for span in self._spans
+            for piece in span.pieces
         }
 
     def _changed_options(self) -> dict[int, Options]:

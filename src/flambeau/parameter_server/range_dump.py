@@ -64,13 +64,23 @@ def state_of(dumps: Sequence[RangeDump], parameter: int, start: int, stop: int) 
 
     Scalars are those of the range that had its beginning: asynchronous shards may differ.
     """
-    first = next(dump for dump in dumps if dump["start"] <= start < dump["stop"])
-    saved = first["parameters"].get(parameter)
+    saved = _saved(dumps, parameter, start)
     if saved is None:
         return {}
     scalars = {key: _scalar(key, value) for key, value in saved["scalars"].items()}
     flat = {key: _flat_state(dumps, key, start, stop) for key in saved["flat"]}
     return scalars | flat
+
+
+def are_alike(dumps: Sequence[RangeDump], places: Sequence[tuple[int, int]]) -> bool:
+    """Whether parameters, each with where it starts, have the same kinds of state and scalars."""
+    states = [_saved(dumps, *place) for place in places]
+    return all(state == states[0] for state in states)
+
+
+def _saved(dumps: Sequence[RangeDump], parameter: int, start: int) -> ParameterState | None:
+    first = next(dump for dump in dumps if dump["start"] <= start < dump["stop"])
+    return first["parameters"].get(parameter)
 
 
 def _flat_state(dumps: Sequence[RangeDump], key: str, start: int, stop: int) -> Tensor:

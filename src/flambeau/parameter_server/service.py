@@ -215,10 +215,12 @@ class Service:
             self._early.append(envelope)  # other shards have heard of the end of this round already
             return
         standing = self.shard.staging.stage(worker, number, message.weight, gradient)
-        if standing.outcome is not None:
+        if standing.outcome is None:
+            self._parked[worker] = _Parked(envelope, message)
+        else:
             self._answer_push(envelope, message, standing.outcome)
+        if standing.outcome not in (None, "late"):
             return
-        self._parked[worker] = _Parked(envelope, message)
         assert self._coordinator is not None
         # Said again when a push comes again: the coordinator may not have heard it.
         self._coordinator.send(

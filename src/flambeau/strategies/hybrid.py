@@ -86,7 +86,7 @@ class HybridStrategy(Strategy):
         """Average and apply dense gradients; push those of tables."""
         gradients = self._tables.lookups.gradients()
         if not finite_tables(gradients):
-            raise not_finite(self._rows)
+            raise not_finite(self._rows, gradients, "or set clip_value")
         for gradient in gradients:
             if self._share not in (0.0, 1.0):
                 np.divide(gradient.grads, gradient.grads.dtype.type(self._share), gradient.grads)

@@ -111,7 +111,7 @@ class ParameterServerStrategy(Strategy):
         self._optimizer.zero_grad(set_to_none=True)
         finite = _finite(dense, gradients)
         if not finite and not self._lockstep and not self.skips_non_finite:
-            raise not_finite(self._rows)
+            raise not_finite(self._rows, gradients)
         if finite and not self._lockstep:
             self._clip(dense, gradients)
         self._push(self._rows, gradients, dense, absent, finite=finite)
@@ -223,11 +223,19 @@ class ParameterServerStrategy(Strategy):
                 np.multiply(part, part.dtype.type(scale), out=part)
 
 
-def not_finite(rows: StepShare) -> JobFailedError:
+#: What helps besides a lower learning rate.
+REMEDIES = "set clip_norm, or leave such batches out with non_finite='skip'"
+
+
+def not_finite(
+    rows: StepShare, gradients: Sequence[TableGradient], remedies: str = REMEDIES
+) -> JobFailedError:
     """The error for a gradient that would spoil the weights."""
+    bad = [f"'{each.spec.name}'" for each in gradients if not _all_finite(each.grads)]
+    what = f"table {', '.join(bad)}" if bad else "the dense weights"
     return JobFailedError(
-        f"the gradient of batch {rows.batch} (epoch {rows.epoch}, task {rows.task}) is not finite: "
-        "lower the learning rate, set clip_norm, or leave such batches out with non_finite='skip'"
+        f"the gradient of {what} in batch {rows.batch} of epoch {rows.epoch} is not finite: "
+        f"lower the learning rate, {remedies}"
     )
 
 

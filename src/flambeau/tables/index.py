@@ -48,9 +48,10 @@ class Index:
         fixed = sum(a.nbytes for a in (*self.place, self._times_grown, self._used))
         return entries + fixed + self._free.nbytes
 
-    def find(self, ids: Ids) -> Rows:
-        """The row of each id, -1 where there is none. Changes nothing."""
-        out = np.empty(ids.size, np.int64)
+    def find(self, ids: Ids, out: Rows | None = None) -> Rows:
+        """The row of each id (in `out`), -1 where there is none. Changes nothing."""
+        if out is None:
+            out = np.empty(ids.size, np.int64)
         index_kernels.find(ids, out, *self.place)
         return out
 

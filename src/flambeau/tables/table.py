@@ -10,6 +10,7 @@ import numpy as np
 
 from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.tables import TableSpec
+from flambeau.kernels.cores import spread
 from flambeau.tables import initializers
 from flambeau.tables.admission import build_admission
 from flambeau.tables.bits import RowBits
@@ -106,10 +107,15 @@ class Table:
         give it a row, as the first values of that row.
         """
         ids = for_kernels(ids, np.int64)
-        rows = self._storage.index.find(ids)
-        values = self._storage.values
-        kept = out if out is not None and out.dtype == values.dtype else None
-        out = gather(values, rows, self._default, kept)
+        storage, rows = self._storage, np.empty(ids.size, np.int64)
+        if out is None or out.dtype != storage.values.dtype:
+            out = np.empty((ids.size, self.spec.dim), storage.values.dtype)
+
+        def look_up(part: slice, out: Array = out) -> None:
+            storage.index.find(ids[part], rows[part])
+            gather(storage.values, rows[part], self._default, out[part])
+
+        spread(look_up, ids.size)
         if training and self.spec.trainable and (rows < 0).any():
             self._fill_in(ids, rows, out)
         return widen(out, self.spec.dtype)
@@ -305,7 +311,11 @@ class Table:
         storage = self._storage
         if self.spec.dtype in ("fp32", "fp64"):
             places = storage.values.place, storage.state.place
-            self.optimizer.update(rows, grads, *places, lr, self.steps)
+
+            def update(part: slice) -> None:
+                self.optimizer.update(rows[part], grads[part], *places, lr, self.steps)
+
+            spread(update, rows.size)
         else:
             self._update_halves(rows, grads, lr)
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from flambeau.clusters.child import ChildSpec, write_spec
-from flambeau.clusters.cores import usable_cores
 from flambeau.coordination.protocol import Role, RoleSpec
+from flambeau.kernels.cores import usable_cores
 
 ECHO = """
 import json, os, sys

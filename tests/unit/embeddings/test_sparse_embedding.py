@@ -154,8 +154,8 @@ TWO = torch.tensor([0, 3])
     ("pooling", "arguments", "message"),
     [
         ("none", ([1, 2],), "ids are a list; give an int64 tensor"),
-        ("none", (IDS.int(),), "ids are torch.int32; give torch.int64"),
-        ("sum", (IDS.double(),), "ids are torch.float64; give torch.int64"),
+        ("none", (IDS.int(),), "ids are torch.int32, not int64: convert the column"),
+        ("sum", (IDS.double(),), "ids are torch.float64, not int64: convert the column"),
         ("sum", (torch.tensor(3),), "one id without dimensions cannot be pooled"),
         ("sum", (IDS.view(2, 3), TWO), r"ids of shape \(2, 3\) with offsets; give 1-D ids"),
         ("none", (IDS.view(2, 3), TWO), r"ids of shape \(2, 3\) with offsets; give 1-D ids"),

@@ -1,6 +1,5 @@
 """Bad rows that were left out are told of: in the report, and where there is none."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from flambeau.data.sources.dummy import open_dummy
 from flambeau.job import opening
 from flambeau.job.observers import Memory
 from flambeau.job.outcome import Outcome
-from flambeau.job.result import report_json
+from flambeau.job.result import make_report
 from flambeau.job.using import open_given
 from flambeau.observe import Event
 
@@ -28,7 +27,7 @@ def skipped_in_report(*events: Event) -> int:
     memory = Memory()
     for event in events:
         memory.observe(event)
-    report = json.loads(report_json(Outcome(), memory, SETTINGS, 0.0))
+    report = make_report(Outcome(), memory, SETTINGS, 0.0)
     return int(report["rows"]["skipped"])
 
 

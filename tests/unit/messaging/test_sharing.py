@@ -105,6 +105,20 @@ def test_what_is_small_or_too_large_travels(sides):
     assert is_shared(client.put(frames(numbers(0, PLACE_BYTES // 8))))
 
 
+def test_what_is_made_in_a_place_but_not_sent_leaves_it_free(sides):
+    client, server = sides
+    for _ in range(3 * PLACES):
+        room = server.room([LEAST_BYTES])
+        assert room is not None
+        room.array(0, np.int64, (LEAST_BYTES // 8,))[:] = 1
+        del room
+        travelling = server.put(frames(numbers(3)))
+        assert is_shared(travelling)
+        server.take_back(travelling)
+    assert not server._my_states.any()
+    assert client.get(travelling) is None
+
+
 def test_a_message_that_comes_twice_is_found_once(sides):
     client, server = sides
     travelling = client.put(frames(numbers(1)))
@@ -195,6 +209,15 @@ def test_a_client_and_a_server_agree(server_shares):
     assert (client._shared is not None) is server_shares
     assert bool(refused) is not server_shares
     client.close()
+    server.close()
+
+
+def test_an_answer_to_nobody_takes_no_place(sides):
+    _, memory = sides
+    server = Server(CODEC, SECRET, "127.0.0.1", max_bytes=2**24)
+    server._shared[b"gone"] = memory
+    assert not server.send(b"gone", Note(1), [numbers(0)])
+    assert not memory._my_states.any()
     server.close()
 
 

@@ -39,8 +39,12 @@ OPTIMIZERS = {
     "rprop": (torch.optim.Rprop, {}, {"etas": (0.6, 1.1)}),
 }
 
-#: Parameters that have no gradient, by step; the last gets its first one late.
-ABSENT = [{2}, {0, 2}, {1}, set(), {0, 1, 2}, set(), {1}]
+#: Parameters that have no gradient, by step. At once, where the last gets its first one late; or
+#: when the optimizer has had those of a group as one for some time.
+ABSENT: dict[str, list[set[int]]] = {
+    "absent": [{2}, {0, 2}, {1}, set(), {0, 1, 2}, set(), {1}],
+    "absent later": [set(), set(), set(), {1}, set(), {0, 2}, set()],
+}
 
 
 class Odd(nn.Module):
@@ -57,12 +61,12 @@ class Odd(nn.Module):
 class Case:
     """A model with its optimizer, and the same on servers."""
 
-    def __init__(self, name: str, shards: int) -> None:
+    def __init__(self, name: str, shards: int, absent: str = "absent") -> None:
         self.kind, self.options, other = OPTIMIZERS[name]
-        self.model = Odd()
+        self.model, self.absent = Odd(), ABSENT[absent]
         groups = [
-            {"params": [self.model.a, self.model.c]},
-            {"params": [self.model.b], **other},
+            {"params": [self.model.a, self.model.b]},
+            {"params": [self.model.c], **other},
         ]
         self.optimizer = self.kind(groups, lr=0.02, **self.options)
         self.layout = DenseLayout.of(self.model, self.optimizer)
@@ -72,7 +76,7 @@ class Case:
         self.numbers = torch.Generator().manual_seed(2)
 
     def step(self, index: int) -> None:
-        absent = ABSENT[index % len(ABSENT)]
+        absent = self.absent[index % len(self.absent)]
         rates = [0.02 / (1 + index), 0.01 * (1 + index)]
         gradient = torch.randn(29, generator=self.numbers, dtype=torch.float64)
         parts = gradient.split([21, 7, 1])
@@ -118,19 +122,21 @@ def one_range(kind: type, numel: int = 4, **options) -> DenseRange:
     return DenseRange(DenseLayout(parameters, "float32", ({"lr": 0.5, **options},)), 0, numel, kind)
 
 
+@pytest.mark.parametrize("absent", ABSENT)
 @pytest.mark.parametrize("shards", [1, 2, 3, 5])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_ranges_do_what_the_optimizer_does_to_whole_parameters(name, shards):
-    case = Case(name, shards)
+def test_ranges_do_what_the_optimizer_does_to_whole_parameters(name, shards, absent):
+    case = Case(name, shards, absent)
     for index in range(7):
         case.step(index)
         case.check()
 
 
+@pytest.mark.parametrize("absent", ABSENT)
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 3), (5, 1), (1, 5)])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_restart_on_another_number_of_shards_changes_nothing(name, before, after):
-    case = Case(name, before)
+def test_a_restart_on_another_number_of_shards_changes_nothing(name, before, after, absent):
+    case = Case(name, before, absent)
     for index in range(2):
         case.step(index)
     case.restart(after)
@@ -155,6 +161,19 @@ def test_more_shards_than_weights_leave_some_with_nothing_to_do():
     case.restart(50)
     case.step(1)
     case.check()
+
+
+def test_a_group_is_one_parameter_until_one_of_its_own_lacks_a_gradient():
+    case = Case("adam", 1, "absent later")
+    (server,) = case.servers
+
+    def parameters() -> list[int]:
+        return [len(group["params"]) for group in server._optimizer.param_groups]
+
+    case.step(0)
+    assert parameters() == [1, 1]
+    case.step(3)
+    assert parameters() == [2, 1]
 
 
 def test_values_are_the_memory_that_updates_change():

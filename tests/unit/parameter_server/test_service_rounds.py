@@ -115,6 +115,8 @@ def test_a_gradient_that_comes_after_its_round_is_late_at_once() -> None:
         workers[0].finish_push(first)
         result = workers[1].finish_push(begin(workers[1], 0, 1, [9.0]))
         assert (result.outcome, result.round) == ("late", 1)
+        # The coordinator counts it.
+        assert servers.hear() == [[Staged(0, 0, 0, 1, 1, 8, True)]]
         assert weights(workers[1], 1).tolist() == [0.5]
 
 

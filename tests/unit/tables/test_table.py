@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from flambeau.config.optimizer import OptimizerSpec, optim
 from flambeau.config.tables import Initializer, TableSpec
 from flambeau.errors import ConfigError
+from flambeau.kernels import cores
 from flambeau.tables.precision import narrow, widen
 from flambeau.tables.table import Table
 
@@ -53,6 +54,23 @@ def test_when_every_row_is_touched_it_is_torchs_optimizer(case: str) -> None:
     np.testing.assert_allclose(
         subject.pull(IDS, training=False), weight.detach().numpy(), rtol=0, atol=tolerance
     )
+
+
+def test_a_large_batch_on_several_cores_is_many_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "usable_cores", lambda: [0, 1, 2])
+    monkeypatch.setattr(cores, "PART_ROWS", 100)
+    rng = np.random.default_rng(2)
+    ids, grads = rng.permutation(1000), rng.normal(size=(1000, 3))
+    whole, pieces = table(optim("adagrad", lr=0.1)), table(optim("adagrad", lr=0.1))
+    for step in (1, 2):
+        whole.push(ids, grads, step=step)
+        for start in range(0, 1000, 50):
+            part = slice(start, start + 50)
+            pieces.push(ids[part], grads[part], step=step)
+    one_by_one = [
+        pieces.pull(ids[start : start + 50], training=False) for start in range(0, 1000, 50)
+    ]
+    np.testing.assert_array_equal(whole.pull(ids, training=False), np.concatenate(one_by_one))
 
 
 def test_adam_on_some_rows_is_torchs_sparse_adam() -> None:

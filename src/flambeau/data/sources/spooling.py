@@ -20,6 +20,10 @@ Array = np.ndarray | torch.Tensor
 
 _CHUNK_BYTES = 16 << 20
 # torch has hardly any operations for these.
+_MISSING = (
+    "; fill={{{name}: 0.0}} fills in what is missing in an input, and of labels given as "
+    "label={{task: {name}}} missing ones are left out"
+)
 _WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 
 
@@ -124,7 +128,7 @@ class _Column:
         if bad.any():
             row = first + int(bad.reshape(len(chunk), -1).any(dim=1).nonzero()[0])
             nan = not self.nan and chunk.is_floating_point() and bool(chunk.isnan().any())
-            hint = f"; fill={{{self.name!r}: 0.0}} fills in missing inputs" if nan else ""
+            hint = _MISSING.format(name=repr(self.name)) if nan else ""
             raise DataError(f"column {self.name!r} holds {fault}, first in row {row}{hint}")
 
 
