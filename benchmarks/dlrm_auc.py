@@ -58,7 +58,7 @@ def plain_auc(clicks: Clicks, seed: int) -> float:
     return float(roc_auc_score(clicks.valid["label"].numpy(), scores.numpy()))
 
 
-def our_auc(clicks: Clicks, seed: int, directory: Path) -> float:
+def our_auc(clicks: Clicks, seed: int, precision: str, directory: Path) -> float:
     """One epoch, so as many updates of as many rows, by workers that do not wait for each other."""
     result = fb.fit(
         lambda: DLRM(FIELDS, DENSE, DIM, BOTTOM, TOP),
@@ -71,6 +71,7 @@ def our_auc(clicks: Clicks, seed: int, directory: Path) -> float:
         table_optimizer=fb.optim("adagrad", lr=TABLE_RATE),
         batch_size=BATCH_ROWS,
         seed=seed,
+        compute={"precision": precision},
         strategy=fb.ParameterServer(consistency="asynchronous"),
         cluster=fb.Local(WORKERS),
         checkpoints=fb.Checkpoints(every_epochs=None),

@@ -16,8 +16,9 @@ from turns import HERE, Side, fastest, take_turns
 CORES = 2
 #: Rows of the table, few and many.
 SIZES = (1_000_000, 30_000_000)
-#: Clicks whose ids repeat often enough to be learnt; a tenth of them is held out.
-AUC_ROWS, AUC_IDS = 1_000_000, 20_000
+#: Clicks whose ids repeat often enough to be learnt; a tenth of them is held out. Few and many, for
+#: what workers lose by not waiting for each other depends on how long they train.
+AUC_ROWS, AUC_IDS = (1_000_000, 4_000_000), 20_000
 VARIANTS = list(itertools.product(("one", "many"), ("2",)))
 
 Variant = tuple[str, str]
@@ -54,35 +55,47 @@ def tell_split(benchmark: str, directory: Path) -> None:
 
 def in_bf16(options: argparse.Namespace, directory: Path) -> None:
     """Our bf16 against the plain fp32, unless this CPU has to emulate bf16."""
-    from flambeau.training.half_precision import bf16_slowdown, bf16_warning
-
-    reason = bf16_warning(bf16_slowdown())
+    reason = no_bf16()
     if reason is not None:
         tell("recommender/dlrm_bf16", skipped=reason)
     else:
         against_plain("bf16", options, directory)
 
 
+def no_bf16() -> str | None:
+    """Why bf16 is slow on this CPU, if it is."""
+    from flambeau.training.half_precision import bf16_slowdown, bf16_warning
+
+    return bf16_warning(bf16_slowdown())
+
+
 def auc(options: argparse.Namespace, directory: Path) -> None:
+    """After few and after many clicks."""
+    for rows in (AUC_ROWS[0] // 20,) if options.quick else AUC_ROWS:
+        auc_after(rows, range(1 if options.quick else options.seeds), directory / str(rows))
+
+
+def auc_after(rows: int, seeds: range, directory: Path) -> None:
     """Both trained on the same generated clicks, for as many steps, with the same optimizers."""
     from dlrm_auc import Clicks, our_auc, plain_auc
 
     directory.mkdir(parents=True)
-    shrink = 20 if options.quick else 1
-    clicks = Clicks(directory, AUC_ROWS // shrink, AUC_IDS // shrink)
-    seeds = range(1 if options.quick else options.seeds)
+    clicks = Clicks(directory, rows, min(AUC_IDS, rows // 50))
     peer = [plain_auc(clicks, seed) for seed in seeds]
-    found = [our_auc(clicks, seed, directory / f"run-{seed}") for seed in seeds]
-    tell(
-        "recommender/dlrm_auc",
-        ours=statistics.mean(found),
-        peer=statistics.mean(peer),
-        difference=statistics.mean(found) - statistics.mean(peer),
-        all_ours=[round(each, 5) for each in found],
-        all_peer=[round(each, 5) for each in peer],
-        unit="AUC",
-        seeds=len(seeds),
-    )
+    for precision in ("fp32",) if no_bf16() else ("fp32", "bf16"):
+        runs = {seed: directory / f"{precision}-{seed}" for seed in seeds}
+        found = [our_auc(clicks, seed, precision, run) for seed, run in runs.items()]
+        tell(
+            f"recommender/dlrm_{precision}_auc",
+            rows=rows,
+            ours=statistics.mean(found),
+            peer=statistics.mean(peer),
+            difference=statistics.mean(found) - statistics.mean(peer),
+            all_ours=[round(each, 5) for each in found],
+            all_peer=[round(each, 5) for each in peer],
+            unit="AUC",
+            seeds=len(seeds),
+        )
 
 
 def by_size(options: argparse.Namespace, directory: Path) -> None:
