@@ -109,6 +109,19 @@ def by_size(options: argparse.Namespace, directory: Path) -> None:
     report("recommender/many_ids", pairs, "samples/s", peer_variant=f"{few} ids, not {many}")
 
 
+def limit(options: argparse.Namespace, directory: Path) -> None:
+    """The dense part alone in two processes, without anything else, and the plain model."""
+    variant = VARIANTS[0] if options.quick else fastest_variant(directory)
+    script = str(HERE / "sides" / "bare_dlrm.py")
+    with (
+        Side(directory / "bare", [[sys.executable, script]]) as bare,
+        peer(variant, options.pairs + 1, directory / "peer") as peer_side,
+    ):
+        pairs = take_turns(bare, peer_side, options.pairs, samples_per_second)
+    named = f"{variant[0]} table(s)/{variant[1]} threads/fp32"
+    report("recommender/dlrm_fp32_limit", pairs, "samples/s", peer_variant=named)
+
+
 def fastest_variant(directory: Path) -> Variant:
     """The peer's best way."""
     return fastest(VARIANTS, lambda each, blocks: peer(each, blocks, directory / "-".join(each)))
@@ -129,6 +142,7 @@ def peer(variant: Variant, blocks: int, directory: Path) -> Side:
 PARTS = {
     "fp32": lambda options, directory: against_plain("fp32", options, directory),
     "bf16": in_bf16,
+    "limit": limit,
     "ids": by_size,
     "auc": auc,
 }
