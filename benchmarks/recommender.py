@@ -7,6 +7,7 @@ import os
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from dlrm import samples_per_second
@@ -34,17 +35,33 @@ def main() -> None:
             PARTS[part](options, directory / part)
 
 
-def against_plain(precision: str, options: argparse.Namespace, directory: Path) -> None:
+def in_precision(precision: str, options: argparse.Namespace, directory: Path) -> None:
     """Our samples/s in one precision, and the plain one's in fp32."""
+    benchmark = f"recommender/dlrm_{precision}"
+    against_plain(benchmark, lambda: ours(precision, 0, directory / "ours"), options, directory)
+    tell_split(f"{benchmark}_step", directory / "ours")
+
+
+def limit(options: argparse.Namespace, directory: Path) -> None:
+    """The dense part alone in two processes, without anything else, and the plain model."""
+    command = [sys.executable, str(HERE / "sides" / "bare_dlrm.py")]
+    against_plain(
+        "recommender/dlrm_fp32_limit",
+        lambda: Side(directory / "bare", [command]),
+        options,
+        directory,
+    )
+
+
+def against_plain(
+    benchmark: str, start: Callable[[], Side], options: argparse.Namespace, directory: Path
+) -> None:
+    """The samples/s of what `start` starts, and of the plain model in fp32."""
     variant = VARIANTS[0] if options.quick else fastest_variant(directory)
-    with (
-        ours(precision, 0, directory / "ours") as our_side,
-        peer(variant, options.pairs + 1, directory / "peer") as peer_side,
-    ):
-        pairs = take_turns(our_side, peer_side, options.pairs, samples_per_second)
+    with start() as side, peer(variant, options.pairs + 1, directory / "peer") as peer_side:
+        pairs = take_turns(side, peer_side, options.pairs, samples_per_second)
     named = f"{variant[0]} table(s)/{variant[1]} threads/fp32"
-    report(f"recommender/dlrm_{precision}", pairs, "samples/s", peer_variant=named)
-    tell_split(f"recommender/dlrm_{precision}_step", directory / "ours")
+    report(benchmark, pairs, "samples/s", peer_variant=named)
 
 
 def tell_split(benchmark: str, directory: Path) -> None:
@@ -59,7 +76,7 @@ def in_bf16(options: argparse.Namespace, directory: Path) -> None:
     if reason is not None:
         tell("recommender/dlrm_bf16", skipped=reason)
     else:
-        against_plain("bf16", options, directory)
+        in_precision("bf16", options, directory)
 
 
 def no_bf16() -> str | None:
@@ -109,19 +126,6 @@ def by_size(options: argparse.Namespace, directory: Path) -> None:
     report("recommender/many_ids", pairs, "samples/s", peer_variant=f"{few} ids, not {many}")
 
 
-def limit(options: argparse.Namespace, directory: Path) -> None:
-    """The dense part alone in two processes, without anything else, and the plain model."""
-    variant = VARIANTS[0] if options.quick else fastest_variant(directory)
-    script = str(HERE / "sides" / "bare_dlrm.py")
-    with (
-        Side(directory / "bare", [[sys.executable, script]]) as bare,
-        peer(variant, options.pairs + 1, directory / "peer") as peer_side,
-    ):
-        pairs = take_turns(bare, peer_side, options.pairs, samples_per_second)
-    named = f"{variant[0]} table(s)/{variant[1]} threads/fp32"
-    report("recommender/dlrm_fp32_limit", pairs, "samples/s", peer_variant=named)
-
-
 def fastest_variant(directory: Path) -> Variant:
     """The peer's best way."""
     return fastest(VARIANTS, lambda each, blocks: peer(each, blocks, directory / "-".join(each)))
@@ -140,7 +144,7 @@ def peer(variant: Variant, blocks: int, directory: Path) -> Side:
 
 
 PARTS = {
-    "fp32": lambda options, directory: against_plain("fp32", options, directory),
+    "fp32": lambda options, directory: in_precision("fp32", options, directory),
     "bf16": in_bf16,
     "limit": limit,
     "ids": by_size,

@@ -24,7 +24,9 @@ def spread(work: Callable[[slice], None], size: int) -> None:
     It is for kernels, which run without the interpreter's lock and mostly wait for memory. No part
     may touch what another does.
     """
-    threads = min(size // PART_ROWS, MOST_THREADS, len(usable_cores()))
+    threads = size // PART_ROWS
+    if threads > 1:
+        threads = min(threads, MOST_THREADS, len(usable_cores()))
     if threads < 2:
         work(slice(0, size))
         return

@@ -89,7 +89,7 @@ class DenseRange:
         `gradient`, which is not kept.
         """
         self._check_size(gradient)
-        if self._joined and any(piece.parameter in absent for piece in self._pieces):
+        if absent and self._joined and any(each.parameter in absent for each in self._pieces):
             self._separate()
         whole = torch.from_numpy(np.require(gradient, self.values.dtype, ["C", "W"]))
         for span in self._spans:
