@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from flambeau.errors import ModelError
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.first_order import FirstOrder
+from flambeau.models.ctr.linear import Linear
 from flambeau.models.ctr.pairs import element_products
-from flambeau.models.ctr.perceptron import linear
 from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
 
 
@@ -39,8 +39,8 @@ class AFM(nn.Module):
             )
         self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
         self.linear = FirstOrder(fields, dense, table)
-        self.attention = linear(embedding_dim, attention)
-        self.score = linear(attention, 1, bias=False)
+        self.attention = Linear(embedding_dim, attention)
+        self.score = Linear(attention, 1, bias=False)
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Parameter(torch.ones(embedding_dim))
 

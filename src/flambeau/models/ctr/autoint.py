@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from flambeau.errors import ModelError
 from flambeau.models.ctr.dense_values import DenseVectors, beside, checked
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
-from flambeau.models.ctr.perceptron import Perceptron, linear
+from flambeau.models.ctr.linear import Linear
+from flambeau.models.ctr.perceptron import Perceptron
 from flambeau.models.ctr.self_attention import SelfAttention
 from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
 
@@ -45,7 +46,7 @@ class AutoInt(nn.Module):
         self.attention = nn.Sequential(
             *(SelfAttention(width, heads, head_dim, scaled=False) for width in widths)
         )
-        self.output = linear((fields + dense) * heads * head_dim, 1)
+        self.output = Linear((fields + dense) * heads * head_dim, 1)
         width = fields * embedding_dim + dense
         self.deep = Perceptron(width, hidden, 1, dropout, batch_norm) if hidden else None
 

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from flambeau.errors import ModelError
 from flambeau.models.ctr.dense_values import beside, checked
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
-from flambeau.models.ctr.perceptron import Perceptron, linear
+from flambeau.models.ctr.linear import Linear
+from flambeau.models.ctr.perceptron import Perceptron
 from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
 
 
@@ -55,7 +56,7 @@ class DCN(nn.Module):
         width = fields * embedding_dim + dense
         self.cross = VectorCross(width, cross_layers)
         self.deep = Perceptron(width, hidden, dropout=dropout, batch_norm=batch_norm)
-        self.output = linear(width + self.deep.width, 1)
+        self.output = Linear(width + self.deep.width, 1)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
         """Logits. [rows]"""

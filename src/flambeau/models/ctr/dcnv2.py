@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from flambeau.errors import ModelError
 from flambeau.models.ctr.dense_values import beside, checked
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
-from flambeau.models.ctr.perceptron import Perceptron, linear
+from flambeau.models.ctr.linear import Linear
+from flambeau.models.ctr.perceptron import Perceptron
 from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
 
 
@@ -35,8 +36,8 @@ class MatrixCross(nn.Module):
 
 def _matrix(width: int, rank: int | None) -> nn.Module:
     if rank is None:
-        return linear(width, width)
-    return nn.Sequential(linear(width, rank, bias=False), linear(rank, width))
+        return Linear(width, width)
+    return nn.Sequential(Linear(width, rank, bias=False), Linear(rank, width))
 
 
 @final
@@ -69,7 +70,7 @@ class DCNv2(nn.Module):
         self.cross = MatrixCross(width, cross_layers, rank)
         self.deep = Perceptron(width, hidden, dropout=dropout, batch_norm=batch_norm)
         crossed = width if structure == "parallel" else 0
-        self.output = linear(crossed + self.deep.width, 1)
+        self.output = Linear(crossed + self.deep.width, 1)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
         """Logits. [rows]"""

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from flambeau.errors import ModelError
 from flambeau.models.ctr.dense_values import beside, checked
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
-from flambeau.models.ctr.perceptron import Perceptron, linear
+from flambeau.models.ctr.linear import Linear
+from flambeau.models.ctr.perceptron import Perceptron
 from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
 
 
@@ -41,7 +42,7 @@ class BilinearFusion(nn.Module):
                 f"heads={heads}: must be at least 1 and divide the last layers' {first} and "
                 f"{second}"
             )
-        self.first, self.second = linear(first, 1), linear(second, 1, bias=False)
+        self.first, self.second = Linear(first, 1), Linear(second, 1, bias=False)
         shape = (heads, first // heads, second // heads)
         self.weights = nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape)))
 

@@ -8,6 +8,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from flambeau.models.ctr.one_dnn import by_one_dnn, gains
+
 
 def sum_of_products(rows: Tensor) -> Tensor:
     """sum_{i<j} <x_i, x_j>, in time linear in the fields (Rendle 2010, lemma 3.1). [rows]"""
@@ -29,7 +31,16 @@ def inner_products(rows: Tensor) -> Tensor:
 def _inner_products(rows: Tensor) -> Tensor:
     fields = rows.shape[1]
     first, second = pair_indices(fields, rows.device)
-    return torch.bmm(rows, rows.transpose(1, 2)).flatten(1).index_select(1, first * fields + second)
+    products = _products(rows, rows.transpose(1, 2))
+    return products.flatten(1).index_select(1, first * fields + second)
+
+
+def _products(rows: Tensor, others: Tensor) -> Tensor:
+    """[rows, n, k] by [rows, k, m] to [rows, n, m]"""
+    if not gains(rows, rows.numel() * others.shape[2]):
+        return torch.bmm(rows, others)
+    with by_one_dnn():
+        return torch.bmm(rows, others)
 
 
 class _InnerProducts(Function):
@@ -50,7 +61,7 @@ class _InnerProducts(Function):
         places[first, second] = places[second, first] = torch.arange(pairs, device=rows.device)
         matrix = functional.pad(grads, (0, 1)).index_select(1, places.flatten())
         matrix = matrix.view(-1, fields, fields)
-        return torch.bmm(matrix, rows.to(matrix.dtype)).to(rows.dtype)
+        return _products(matrix, rows.to(matrix.dtype)).to(rows.dtype)
 
 
 def element_products(rows: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from flambeau.errors import ModelError
-from flambeau.models.ctr.perceptron import linear
+from flambeau.models.ctr.linear import Linear
 
 
 @final
@@ -28,7 +28,7 @@ class SelfAttention(nn.Module):
         self.scale = head_dim**-0.5 if scaled else 1.0
         self.width = heads * head_dim
         self.query, self.key, self.value, self.residual = (
-            linear(dim, self.width, bias=False) for _ in range(4)
+            Linear(dim, self.width, bias=False) for _ in range(4)
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ from flambeau.errors import ModelError
 from flambeau.models.ctr.dense_values import beside, checked
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.first_order import FirstOrder
-from flambeau.models.ctr.perceptron import Perceptron, linear
+from flambeau.models.ctr.linear import Linear
+from flambeau.models.ctr.perceptron import Perceptron
 from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
 
 
@@ -80,7 +81,7 @@ class XDeepFM(nn.Module):
         self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
         self.linear = FirstOrder(fields, dense, table)
         self.cin = CompressedInteraction(fields, cin)
-        self.cin_output = linear(self.cin.width, 1, bias=False)
+        self.cin_output = Linear(self.cin.width, 1, bias=False)
         self.deep = Perceptron(fields * embedding_dim + dense, hidden, 1, dropout, batch_norm)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:

@@ -1,9 +1,12 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
+from flambeau.models.ctr.linear import Linear
+from flambeau.models.ctr.one_dnn import by_one_dnn, gains, keeps_precision
 from flambeau.models.ctr.pairs import inner_products, pair_indices
-from flambeau.models.ctr.perceptron import Perceptron, linear
+from flambeau.models.ctr.perceptron import Perceptron
 
 
 def plain_products(rows: torch.Tensor) -> torch.Tensor:
@@ -37,7 +40,7 @@ def test_products_of_all_pairs_in_bf16_give_gradients_of_the_rows_own_precision(
 @pytest.mark.parametrize("inputs", [3, 64, 65, 72, 367])
 @pytest.mark.parametrize("bias", [True, False])
 def test_layers_of_any_width_do_what_torchs_do(inputs: int, bias: bool) -> None:
-    ours = linear(inputs, 6, bias=bias).double()
+    ours = Linear(inputs, 6, bias=bias).double()
     plain = nn.Linear(inputs, 6, bias=bias).double()
     plain.load_state_dict(ours.state_dict())
     x = torch.randn(5, inputs, dtype=torch.float64, requires_grad=True)
@@ -51,6 +54,69 @@ def test_layers_of_any_width_do_what_torchs_do(inputs: int, bias: bool) -> None:
     ):
         torch.testing.assert_close(one, other)
     torch.testing.assert_close(ours.eval()(x), wanted)
+
+
+@pytest.mark.parametrize("inputs", [367, 368])
+@pytest.mark.parametrize("bias", [True, False])
+def test_large_layers_do_in_float32_what_torchs_do(inputs: int, bias: bool) -> None:
+    ours, plain = Linear(inputs, 64, bias=bias), nn.Linear(inputs, 64, bias=bias)
+    plain.load_state_dict(ours.state_dict())
+    assert gains(torch.empty(700, inputs), 700 * inputs * 64) == keeps_precision()
+    x = torch.randn(700, inputs, requires_grad=True)
+    grads = torch.randn(700, 64)
+    # In place, as in a perceptron: that must not change what the gradient is made of.
+    found, wanted = (functional.relu_(layer(x)) for layer in (ours, plain))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    for one, other in zip(
+        torch.autograd.grad(found, [x, *ours.parameters()], grads),
+        torch.autograd.grad(wanted, [x, *plain.parameters()], grads),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(ours(x.detach()), plain(x.detach()), rtol=1e-4, atol=1e-4)
+
+
+def test_large_products_of_pairs_in_float32_have_the_gradient_that_torch_finds() -> None:
+    x = torch.randn(900, 27, 16, requires_grad=True)
+    found, wanted = inner_products(x), plain_products(x)
+    grads = torch.randn_like(wanted)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    (one,), (other,) = (torch.autograd.grad(each, x, grads) for each in (found, wanted))
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+
+
+def test_one_dnn_makes_products_only_where_it_is_asked_to() -> None:
+    matmul = torch.backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    with by_one_dnn():
+        assert matmul.fp32_precision == "bf16"
+    assert matmul.fp32_precision == before
+
+
+def test_a_cpu_that_would_lose_digits_makes_no_products_by_one_dnn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    product = torch.bmm
+    rounded = lambda *each: product(*(e.bfloat16() for e in each)).float()  # noqa: E731
+    monkeypatch.setattr(torch, "bmm", rounded)
+    assert not keeps_precision.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("x", "multiplications"),
+    [
+        (torch.empty(4, dtype=torch.float64), 1 << 30),
+        (torch.empty(4, device="meta"), 1 << 30),
+        (torch.empty(4), 1 << 20),
+    ],
+)
+def test_other_products_stay_torchs(x: torch.Tensor, multiplications: int) -> None:
+    assert not gains(x, multiplications)
+
+
+def test_products_in_bf16_stay_torchs() -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not gains(torch.empty(4), 1 << 30)
 
 
 def test_a_perceptron_has_torchs_layers() -> None:
