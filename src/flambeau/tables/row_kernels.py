@@ -12,6 +12,10 @@ Array = np.ndarray[Any, Any]
 
 _LINE = 64
 
+_HALF, _LOWER = np.int64(32), np.int64((1 << 32) - 1)
+#: Marks are the upper half of a slot.
+_LAST_MARK = (1 << 31) - 1
+
 
 @inlined
 def address_of(slabs: Any, shift: Any, row: Any, row_bytes: Any) -> Any:
@@ -31,7 +35,7 @@ def row_in(slabs: Any, shift: Any, row: Any, width: Any, like: Any) -> Any:
 
 @inlined
 def later(rows: Any, i: Any) -> Any:
-    """The row whose turn comes some time after the i-th."""
+    """The row, or id, whose turn comes some time after the i-th."""
     return rows[min(i + AHEAD, rows.size - 1)]
 
 
@@ -82,20 +86,27 @@ def sum_by(inverse: Any, values: Any, out: Any) -> None:
 
 
 @kernel
-def _fold(ids: Any, unique: Any, inverse: Any, seen: Any, stamp: Any, mark: int) -> int:
-    """Number the distinct ids by first appearance; `seen` and `stamp` are scratch."""
-    mask = np.uint64(seen.size - 1)
-    count = 0
+def _fold(ids: Any, unique: Any, inverse: Any, slots: Any, address: int, mark: int) -> int:
+    """Number the distinct ids by first appearance.
+
+    A slot of the hash table `slots`, which begins at `address`, holds a number under the `mark` of
+    this batch; under any other it is empty.
+    """
+    mask = np.uint64(slots.size - 1)
+    count = np.int64(0)
     for i in range(ids.size):
+        prefetch(address + np.int64(mix(later(ids, i)) & mask) * slots.itemsize)
         position = mix(ids[i]) & mask
-        while stamp[position] == mark and unique[seen[position]] != ids[i]:
+        slot = slots[position]
+        while slot >> _HALF == mark and unique[slot & _LOWER] != ids[i]:
             position = (position + np.uint64(1)) & mask
-        if stamp[position] != mark:
-            stamp[position] = mark
-            seen[position] = count
+            slot = slots[position]
+        if slot >> _HALF != mark:
+            slot = mark << _HALF | count
+            slots[position] = slot
             unique[count] = ids[i]
             count += 1
-        inverse[i] = seen[position]
+        inverse[i] = slot & _LOWER
     return count
 
 
@@ -104,16 +115,16 @@ class Fold:
     """Finds the distinct ids of batches, reusing its scratch memory from batch to batch."""
 
     def __init__(self) -> None:
-        self._seen = np.empty(0, np.int32)
-        self._stamp = np.empty(0, np.int64)
+        self._slots = np.empty(0, np.int64)
         self._mark = 0
 
     def __call__(self, ids: Ids) -> tuple[Ids, np.ndarray[Any, np.dtype[np.int32]]]:
         """The distinct ids in order of appearance, and for each id the number of its like."""
         size = 1 << max(4, (2 * ids.size).bit_length())
-        if size > self._seen.size:
-            self._seen, self._stamp = np.empty(size, np.int32), np.zeros(size, np.int64)
+        if size > self._slots.size or self._mark == _LAST_MARK:
+            self._slots, self._mark = np.zeros(max(size, self._slots.size), np.int64), 0
         self._mark += 1
         unique, inverse = np.empty(ids.size, np.int64), np.empty(ids.size, np.int32)
-        count = _fold(ids, unique, inverse, self._seen, self._stamp, self._mark)
+        slots = self._slots
+        count = _fold(ids, unique, inverse, slots, slots.ctypes.data, self._mark)
         return unique[:count], inverse

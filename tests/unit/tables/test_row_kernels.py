@@ -1,6 +1,7 @@
 """Kernels on rows against plain numpy."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,15 @@ def test_folding_keeps_each_id_once_in_order_of_appearance(values: list[int]) ->
     unique, inverse = FOLD(array)
     assert unique.tolist() == list(dict.fromkeys(values))
     assert unique[inverse].tolist() == values
+
+
+def test_folding_goes_on_when_its_marks_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_kernels, "_LAST_MARK", 3)
+    fold = Fold()
+    for values in ([1, 1, 2], [2, 3, 2], [3, 1, 1], [1, 2, 1], [2, 2, 3], [1, 3, 3]):
+        unique, inverse = fold(np.array(values))
+        assert unique.tolist() == list(dict.fromkeys(values))
+        assert unique[inverse].tolist() == values
 
 
 @given(ids, st.integers(1, 5))
