@@ -107,7 +107,7 @@ def _fold(ids: Any, unique: Any, inverse: Any, slots: Any, address: int, mark: i
             unique[count] = ids[i]
             count += 1
         inverse[i] = slot & _LOWER
-    return count
+    return count  # type: ignore[return-value]
 
 
 @final
