@@ -9,8 +9,8 @@ from torch import Tensor
 
 from flambeau.data.jagged import Jagged
 from flambeau.embeddings.fields import by_field, field_ids
+from flambeau.tables.folding import Fold
 from flambeau.tables.ids import Ids
-from flambeau.tables.row_kernels import Fold
 
 #: Tables that look the same ids up, and the batch that is fetched early, come again soon.
 REMEMBERED = 4

@@ -5,8 +5,8 @@ from typing import Any, final
 
 import numpy as np
 
+from flambeau.tables.folding import Slots, places_among
 from flambeau.tables.ids import Ids
-from flambeau.tables.row_kernels import Fold
 
 #: The questions of one step come again: for the next table, or when rows are fetched.
 REMEMBERED = 32
@@ -22,7 +22,7 @@ class Membership:
     """
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
-        self._fold = Fold()
+        self._slots = Slots()
         self._known: deque[tuple[Ids, Ids, Array]] = deque(maxlen=remembered)
 
     def places(self, ids: Ids, others: Ids) -> Array:
@@ -32,8 +32,10 @@ class Membership:
         known = self._recall(ids, others)
         if known is not None:
             return known
-        _, inverse = self._fold(np.concatenate([others, ids]))
-        places = np.flatnonzero(inverse[others.size :] < others.size)
+        places = np.empty(ids.size + 1, np.int64)  # one more, for what is written and not kept
+        # Twice the room: most searches end where they begin.
+        count = places_among(ids, others, places, *self._slots.empty(2 * others.size))
+        places = places[:count]
         self._known.append((ids, others, places))
         return places
 

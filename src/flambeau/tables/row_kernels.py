@@ -1,20 +1,10 @@
-"""Moving rows between slabs and batches, and folding a batch's repeated ids into one."""
+"""Moving rows between slabs and batches."""
 
-from typing import Any, final
-
-import numpy as np
+from typing import Any
 
 from flambeau.kernels.compiled import AHEAD, carray, inlined, kernel, pointer, prefetch
-from flambeau.kernels.mixing import mix
-from flambeau.tables.ids import Ids
-
-Array = np.ndarray[Any, Any]
 
 _LINE = 64
-
-_HALF, _LOWER = np.int64(32), np.int64((1 << 32) - 1)
-#: Marks are the upper half of a slot.
-_LAST_MARK = (1 << 31) - 1
 
 
 @inlined
@@ -83,48 +73,3 @@ def sum_by(inverse: Any, values: Any, out: Any) -> None:
         target = inverse[i]
         for j in range(width):
             out[target, j] += values[i, j]
-
-
-@kernel
-def _fold(ids: Any, unique: Any, inverse: Any, slots: Any, address: int, mark: int) -> int:
-    """Number the distinct ids by first appearance.
-
-    A slot of the hash table `slots`, which begins at `address`, holds a number under the `mark` of
-    this batch; under any other it is empty.
-    """
-    mask = np.uint64(slots.size - 1)
-    count = np.int64(0)
-    for i in range(ids.size):
-        prefetch(address + np.int64(mix(later(ids, i)) & mask) * slots.itemsize)
-        position = mix(ids[i]) & mask
-        slot = slots[position]
-        while slot >> _HALF == mark and unique[slot & _LOWER] != ids[i]:
-            position = (position + np.uint64(1)) & mask
-            slot = slots[position]
-        if slot >> _HALF != mark:
-            slot = mark << _HALF | count
-            slots[position] = slot
-            unique[count] = ids[i]
-            count += 1
-        inverse[i] = slot & _LOWER
-    return count  # type: ignore[return-value]
-
-
-@final
-class Fold:
-    """Finds the distinct ids of batches, reusing its scratch memory from batch to batch."""
-
-    def __init__(self) -> None:
-        self._slots = np.empty(0, np.int64)
-        self._mark = 0
-
-    def __call__(self, ids: Ids) -> tuple[Ids, np.ndarray[Any, np.dtype[np.int32]]]:
-        """The distinct ids in order of appearance, and for each id the number of its like."""
-        size = 1 << max(4, (2 * ids.size).bit_length())
-        if size > self._slots.size or self._mark == _LAST_MARK:
-            self._slots, self._mark = np.zeros(max(size, self._slots.size), np.int64), 0
-        self._mark += 1
-        unique, inverse = np.empty(ids.size, np.int64), np.empty(ids.size, np.int32)
-        slots = self._slots
-        count = _fold(ids, unique, inverse, slots, slots.ctypes.data, self._mark)
-        return unique[:count], inverse

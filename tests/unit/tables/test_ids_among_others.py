@@ -27,7 +27,7 @@ def test_the_same_question_is_answered_from_memory(
 ) -> None:
     find, some, others = Membership(), np.arange(5), np.arange(3, 9)
     first = find.places(some, others)
-    monkeypatch.setattr(find, "_fold", None)
+    monkeypatch.setattr(find, "_slots", None)
     again = find.places(some.copy(), others.copy()) if copied else find.places(some, others)
     assert again is first
 

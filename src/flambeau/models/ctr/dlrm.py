@@ -52,7 +52,6 @@ class DLRM(nn.Module):
             x = inner_products(rows)
         else:
             z = self.bottom(numbers)
-            products = inner_products(torch.cat([z[:, None], rows], dim=1))
-            x = torch.cat([z, products], dim=1)
+            x = inner_products(torch.cat([z[:, None], rows], dim=1), beside=z)
         logits: Tensor = self.top(x).squeeze(1)
         return logits

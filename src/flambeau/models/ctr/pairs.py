@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
 from flambeau.models.ctr.one_dnn import by_one_dnn, gains
 
@@ -21,18 +20,22 @@ def half_difference(total: Tensor, squares: Tensor) -> Tensor:
     return 0.5 * (total.square() - squares).sum(1)
 
 
-def inner_products(rows: Tensor) -> Tensor:
-    """<x_i, x_j> for all i < j, in the order of `pair_indices`. [rows, pairs]"""
+def inner_products(rows: Tensor, beside: Tensor | None = None) -> Tensor:
+    """<x_i, x_j> for all i < j, in the order of `pair_indices`, after what is `beside` them.
+
+    [rows, n] are `beside`; the result is [rows, n + pairs].
+    """
     if rows.requires_grad and torch.is_grad_enabled():
-        return _InnerProducts.apply(rows)  # type: ignore[no-any-return,no-untyped-call]
-    return _inner_products(rows)
+        return _InnerProducts.apply(rows, beside)  # type: ignore[no-any-return,no-untyped-call]
+    return _inner_products(rows, beside)
 
 
-def _inner_products(rows: Tensor) -> Tensor:
+def _inner_products(rows: Tensor, beside: Tensor | None) -> Tensor:
     fields = rows.shape[1]
     first, second = pair_indices(fields, rows.device)
-    products = _products(rows, rows.transpose(1, 2))
-    return products.flatten(1).index_select(1, first * fields + second)
+    products = _products(rows, rows.transpose(1, 2)).flatten(1)
+    products = products.index_select(1, first * fields + second)
+    return products if beside is None else torch.cat([beside, products], dim=1)
 
 
 def _products(rows: Tensor, others: Tensor) -> Tensor:
@@ -47,21 +50,24 @@ class _InnerProducts(Function):
     """Its gradient is one product with a symmetric matrix, where torch's would be two."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, beside: Tensor | None) -> Tensor:
         ctx.save_for_backward(rows)
-        return _inner_products(rows)
+        ctx.width = 0 if beside is None else beside.shape[1]
+        return _inner_products(rows, beside)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grads: Tensor) -> Tensor:
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, Tensor]:
         (rows,) = ctx.saved_tensors
-        fields, pairs = rows.shape[1], grads.shape[1]
+        fields = rows.shape[1]
         first, second = pair_indices(fields, rows.device)
-        places = torch.full((fields, fields), pairs, device=rows.device)  # the diagonal: a zero
-        places[first, second] = places[second, first] = torch.arange(pairs, device=rows.device)
-        matrix = functional.pad(grads, (0, 1)).index_select(1, places.flatten())
-        matrix = matrix.view(-1, fields, fields)
-        return _products(matrix, rows.to(matrix.dtype)).to(rows.dtype)
+        places = torch.zeros(fields, fields, dtype=torch.int64, device=rows.device)
+        places[first, second] = places[second, first] = torch.arange(
+            ctx.width, grads.shape[1], device=rows.device
+        )
+        matrix = grads.index_select(1, places.flatten()).view(-1, fields, fields)
+        matrix.diagonal(dim1=1, dim2=2).zero_()
+        return _products(matrix, rows.to(matrix.dtype)).to(rows.dtype), grads[:, : ctx.width]
 
 
 def element_products(rows: Tensor) -> Tensor:

@@ -25,6 +25,20 @@ def test_products_of_all_pairs_have_the_gradient_that_torch_finds(fields: int, r
     torch.testing.assert_close(inner_products(x), inner_products(x.detach()))
 
 
+def test_what_is_beside_products_comes_first_and_has_its_own_gradient() -> None:
+    x = torch.randn(4, 3, 2, dtype=torch.float64, requires_grad=True)
+    z = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    grads = torch.randn(4, 8, dtype=torch.float64)
+    found, wanted = inner_products(x, z), torch.cat([z, plain_products(x)], dim=1)
+    torch.testing.assert_close(found, wanted)
+    for one, other in zip(
+        torch.autograd.grad(found, [x, z], grads),
+        torch.autograd.grad(wanted, [x, z], grads),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
 def test_products_of_all_pairs_in_bf16_give_gradients_of_the_rows_own_precision() -> None:
     x = torch.randn(4, 3, 8, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16):
