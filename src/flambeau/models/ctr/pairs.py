@@ -57,7 +57,7 @@ class _InnerProducts(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, Tensor | None]:
         (rows,) = ctx.saved_tensors
         fields = rows.shape[1]
         first, second = pair_indices(fields, rows.device)
@@ -67,7 +67,8 @@ class _InnerProducts(Function):
         )
         matrix = grads.index_select(1, places.flatten()).view(-1, fields, fields)
         matrix.diagonal(dim1=1, dim2=2).zero_()
-        return _products(matrix, rows.to(matrix.dtype)).to(rows.dtype), grads[:, : ctx.width]
+        of_rows = _products(matrix, rows.to(matrix.dtype)).to(rows.dtype)
+        return of_rows, grads[:, : ctx.width] if ctx.width else None
 
 
 def element_products(rows: Tensor) -> Tensor:
