@@ -62,6 +62,11 @@ class FlatParameters:
         ]
         return self._joined(parts, out), absent
 
+    def forget_gradients(self) -> None:
+        """What an optimizer's `zero_grad` does, without what that takes to be called."""
+        for parameter in self._parameters.values():
+            parameter.grad = None
+
     def _flat_gradient(self, name: str, parameter: nn.Parameter) -> Tensor:
         gradient = parameter.grad
         if gradient is None:

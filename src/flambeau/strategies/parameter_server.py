@@ -108,7 +108,7 @@ class ParameterServerStrategy(Strategy):
         absent: list[int] = []
         if self._flat is not None:
             dense, absent = self._flat.gradient()
-        self._optimizer.zero_grad(set_to_none=True)
+            self._flat.forget_gradients()
         finite = _finite(dense, gradients)
         if not finite and not self._lockstep and not self.skips_non_finite:
             raise not_finite(self._rows, gradients)
@@ -119,7 +119,8 @@ class ParameterServerStrategy(Strategy):
     def skip(self) -> None:
         """Push nothing, so that the others need not wait for this step's gradient."""
         self._tables.lookups.discard()
-        self._optimizer.zero_grad(set_to_none=True)
+        if self._flat is not None:
+            self._flat.forget_gradients()
         self._push(self._rows, [], None, [], finite=False)
 
     def sit_out(self, rows: StepShare) -> bool:
