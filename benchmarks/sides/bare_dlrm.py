@@ -16,6 +16,8 @@ from flambeau_dlrm import build
 from shared_turns import SharedTurn
 from torch import Tensor, nn
 
+from flambeau.clusters.starting import KEEP_MEMORY
+
 
 class Rows(nn.Module):
     """Stands for the tables: the same rows for any ids."""
@@ -48,11 +50,14 @@ def work(rank: int, cores: list[int], directory: Path) -> None:
 
 
 def main(directory: Path) -> None:
+    os.environ.update(KEEP_MEMORY)  # as workers have it
     cores = sorted(os.sched_getaffinity(0))
-    start = multiprocessing.get_context("spawn").Process
-    for rank in range(1, WORKERS):
-        start(target=work, args=(rank, cores, directory), daemon=True).start()
-    work(0, cores, directory)
+    make = multiprocessing.get_context("spawn").Process
+    workers = [make(target=work, args=(rank, cores, directory)) for rank in range(WORKERS)]
+    for worker in workers:
+        worker.daemon = True
+        worker.start()
+    workers[0].join()
 
 
 if __name__ == "__main__":

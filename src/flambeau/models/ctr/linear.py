@@ -5,7 +5,6 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from flambeau.models.ctr.one_dnn import by_one_dnn, gains
@@ -47,7 +46,6 @@ class _Product(Function):
             return functional.linear(x, weight, bias)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad

@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from flambeau.models.ctr.one_dnn import by_one_dnn, gains
 
@@ -56,7 +55,6 @@ class _InnerProducts(Function):
         return _inner_products(rows, beside)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, Tensor | None]:
         (rows,) = ctx.saved_tensors
         fields = rows.shape[1]

@@ -99,6 +99,26 @@ def test_large_products_of_pairs_in_float32_have_the_gradient_that_torch_finds()
     torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
 
 
+def test_gradients_of_large_layers_have_gradients() -> None:
+    ours, plain = Linear(368, 64), nn.Linear(368, 64)
+    plain.load_state_dict(ours.state_dict())
+    x = torch.randn(700, 368, requires_grad=True)
+    found, wanted = (second_gradients(layer, x) for layer in (ours, plain))
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+
+
+def second_gradients(layer: nn.Linear, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    (first,) = torch.autograd.grad(layer(x).square().mean(), x, create_graph=True)
+    return torch.autograd.grad(first.square().sum(), [x, layer.weight, layer.bias])
+
+
+def test_gradients_of_products_of_pairs_have_gradients() -> None:
+    x = torch.randn(3, 4, 2, dtype=torch.float64, requires_grad=True)
+    z = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(inner_products, (x, z))
+
+
 def test_one_dnn_makes_products_only_where_it_is_asked_to() -> None:
     matmul = torch.backends.mkldnn.matmul
     before = matmul.fp32_precision
