@@ -1,7 +1,8 @@
 """The peer of the recommender benchmark: a plain DLRM with torch's sparse embeddings, one process.
 
-torch_dlrm.py TABLES THREADS BLOCKS DIRECTORY     blocks of steps, by turns
-TABLES is `one` (all fields in one EmbeddingBag) or `many` (one for each field).
+torch_dlrm.py TABLES THREADS PRODUCTS BLOCKS DIRECTORY     blocks of steps, by turns
+TABLES is `one` (all fields in one EmbeddingBag) or `many` (one for each field). PRODUCTS is `torch`
+or `bf16`, which allows torch to compute products of float32 in bf16 on CPUs that have units for it.
 """
 
 import itertools
@@ -108,8 +109,10 @@ def batches(columns: dict[str, Tensor], steps: int) -> Iterator[dict[str, Tensor
             yield {name: column.index_select(0, rows) for name, column in columns.items()}
 
 
-def main(tables: str, threads: int, blocks: int, directory: Path) -> None:
+def main(tables: str, threads: int, products: str, blocks: int, directory: Path) -> None:
     torch.set_num_threads(threads)
+    if products != "torch":
+        torch.backends.mkldnn.matmul.fp32_precision = products
     torch.manual_seed(0)
     model = PlainDLRM(CARDINALITIES, one_table=tables == "one")
     parts = optimizers(model)
@@ -125,5 +128,5 @@ def main(tables: str, threads: int, blocks: int, directory: Path) -> None:
 
 if __name__ == "__main__":
     assert len(CARDINALITIES) == FIELDS
-    name, threads, blocks, directory = sys.argv[1:]
-    main(name, int(threads), int(blocks), Path(directory))
+    name, threads, products, blocks, directory = sys.argv[1:]
+    main(name, int(threads), products, int(blocks), Path(directory))

@@ -55,6 +55,16 @@ def test_a_model_with_a_history(tmp_path: Path) -> None:
     gives_the_same(run, tmp_path / "out")
 
 
+@pytest.mark.parametrize("negatives", ["given", "batch"])
+def test_a_model_of_the_newest_items_of_a_history(tmp_path: Path, negatives: str) -> None:
+    # Scores of 8 would be off by more than 1e-6 from rounding alone.
+    arguments = {"length": 2, "blocks": 1, "negatives": negatives, "temperature": 10.0}
+    binding = Binding(inputs={"history": "history", "item": "item"})
+    loss = "bce" if negatives == "given" else "in_batch_softmax"
+    run = write_zoo_run(tmp_path, "sasrec", arguments, binding=binding, loss=loss)
+    gives_the_same(run, tmp_path / "out")
+
+
 @pytest.mark.parametrize("name", ["lr", "fm"])
 def test_models_without_fields(tmp_path: Path, name: str) -> None:
     arguments = {"fields": None, "dense": 0}

@@ -4,6 +4,7 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from flambeau.config.tables import TableSpec
 from flambeau.data.jagged import Jagged, from_rows
@@ -37,7 +38,10 @@ class HistoryEmbedding(nn.Module):
         self.rows = SparseEmbedding(items, "none", prefetch=prefetch)
 
     def forward(self, history: Ids) -> tuple[Tensor, Tensor]:
-        """Rows [rows, longest, dim] with zeros behind, and which are items [rows, longest]."""
+        """Rows [rows, longest, dim] with zeros behind, and which are items [rows, longest].
+
+        With a `length`, `longest` is that when predicting.
+        """
         bags = history if isinstance(history, Jagged) else from_rows(history)
         if bags.width != 1:
             raise ModelError(
@@ -46,10 +50,13 @@ class HistoryEmbedding(nn.Module):
             )
         if self.padding is not None:
             bags = without(bags, self.padding)
-        if self.length is not None:
+        if self.length is not None and self.training:
             bags = newest(bags, self.length)
-        padded: tuple[Tensor, Tensor] = self.rows(bags.plain())
-        return padded
+        rows, mask = self.rows(bags.plain())
+        if self.length is not None and not self.training:
+            # A graph that was exported is given the rows of all items of a history.
+            rows, mask = newest_rows(rows, mask, self.length)
+        return rows, mask
 
 
 def without(bags: Jagged, id: int) -> Jagged:
@@ -65,6 +72,16 @@ def newest(bags: Jagged, length: int) -> Jagged:
     ends = torch.repeat_interleave(bags.offsets[1:], bags.lengths)
     places = torch.arange(len(bags.ids), device=ends.device)
     return _kept(bags, places >= ends - length)
+
+
+def newest_rows(rows: Tensor, mask: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """The last `length` of padded rows [rows, longest, dim], and which of them there are."""
+    lengths = mask.sum(dim=1, keepdim=True)
+    places = (lengths - length).clamp(min=0) + torch.arange(length, device=mask.device)
+    # One more place than the longest has, for those that are not there.
+    rows = pad(rows, (0, 0, 0, 1))
+    found = torch.minimum(places, lengths)[:, :, None].expand(-1, -1, rows.shape[2])
+    return rows.gather(1, found), places < lengths
 
 
 def _kept(bags: Jagged, kept: Tensor) -> Jagged:

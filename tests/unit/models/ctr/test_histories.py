@@ -22,6 +22,23 @@ def test_only_the_newest_items_are_kept() -> None:
     assert lists(kept.ids, kept.offsets) == [[2, 3], [], [4], [5, 6]]
 
 
+@pytest.mark.parametrize("bags", [[[1, 2, 3], [], [4], [5, 6]], [[], []], [[1]]])
+def test_prediction_sees_the_items_that_training_sees(bags: list[list[int]]) -> None:
+    history = HistoryEmbedding(ITEMS, length=2)
+    tables = ready(history)
+    history(from_lists([[*range(9)], [], []]))[0].sum().backward()
+    history(from_lists([[3, 4], [5, 6], [1, 2]]))[0].sum().backward()
+    tables.step()  # now there are rows to be seen
+    rows, mask = history(from_lists(bags))
+    seen, there = history.eval()(from_lists(bags))
+    assert seen.shape == (len(bags), 2, 3)
+    longest = mask.shape[1]
+    assert torch.equal(seen[:, :longest], rows)
+    assert torch.equal(there[:, :longest], mask)
+    assert not seen[:, longest:].any()
+    assert not there[:, longest:].any()
+
+
 def test_padding_is_taken_out_wherever_it_is() -> None:
     kept = without(from_lists([[0, 0, 1], [0], [2, 0, 3]]), 0)
     assert lists(kept.ids, kept.offsets) == [[1], [], [2, 3]]
