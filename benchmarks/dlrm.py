@@ -13,7 +13,7 @@ FIELDS, DENSE, DIM = len(CARDINALITIES), 13, 16
 BOTTOM, TOP = (512, 256, 64), (512, 256)
 WORKERS = 2
 BATCH_ROWS = 2048
-#: Of real logs an epoch has thousands, so that its end costs nothing; these are as many as fit.
+#: Of real logs an epoch has thousands: with few, its end would be a part of what is measured.
 STEPS_PER_EPOCH = 192
 WARM, TIMED = 8, 24
 ZIPF = 1.05

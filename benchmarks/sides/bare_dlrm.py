@@ -52,10 +52,12 @@ def work(rank: int, cores: list[int], directory: Path) -> None:
 def main(directory: Path) -> None:
     os.environ.update(KEEP_MEMORY)  # as workers have it
     cores = sorted(os.sched_getaffinity(0))
-    make = multiprocessing.get_context("spawn").Process
-    workers = [make(target=work, args=(rank, cores, directory)) for rank in range(WORKERS)]
+    worker_of = multiprocessing.get_context("spawn").Process
+    workers = [
+        worker_of(target=work, args=(rank, cores, directory), daemon=True)
+        for rank in range(WORKERS)
+    ]
     for worker in workers:
-        worker.daemon = True
         worker.start()
     workers[0].join()
 

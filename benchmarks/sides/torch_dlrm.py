@@ -2,7 +2,7 @@
 
 torch_dlrm.py TABLES THREADS PRODUCTS BLOCKS DIRECTORY     blocks of steps, by turns
 TABLES is `one` (all fields in one EmbeddingBag) or `many` (one for each field). PRODUCTS is `torch`
-or `bf16`, which allows torch to compute products of float32 in bf16 on CPUs that have units for it.
+or `bf16`, which allows torch to compute products of float32 in bf16.
 """
 
 import itertools

@@ -38,10 +38,9 @@ class HistoryEmbedding(nn.Module):
         self.rows = SparseEmbedding(items, "none", prefetch=prefetch)
 
     def forward(self, history: Ids) -> tuple[Tensor, Tensor]:
-        """Rows [rows, longest, dim] with zeros behind, and which are items [rows, longest].
+        """Rows [rows, longest, dim] with zeros behind, and which are items [rows, longest]."""
+        from flambeau.embeddings import SparseEmbedding
 
-        With a `length`, `longest` is that when predicting.
-        """
         bags = history if isinstance(history, Jagged) else from_rows(history)
         if bags.width != 1:
             raise ModelError(
@@ -50,11 +49,12 @@ class HistoryEmbedding(nn.Module):
             )
         if self.padding is not None:
             bags = without(bags, self.padding)
-        if self.length is not None and self.training:
+        # The graph of an export is given the rows of whole histories, and looks nothing up.
+        looks_up = isinstance(self.rows, SparseEmbedding)
+        if self.length is not None and looks_up:
             bags = newest(bags, self.length)
         rows, mask = self.rows(bags.plain())
-        if self.length is not None and not self.training:
-            # A graph that was exported is given the rows of all items of a history.
+        if self.length is not None and not looks_up:
             rows, mask = newest_rows(rows, mask, self.length)
         return rows, mask
 

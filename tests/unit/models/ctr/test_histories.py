@@ -3,6 +3,7 @@ import itertools
 import pytest
 import torch
 from in_process import ready
+from torch import nn
 
 from flambeau.config.tables import TableSpec
 from flambeau.data.jagged import from_lists, stack
@@ -23,20 +24,32 @@ def test_only_the_newest_items_are_kept() -> None:
 
 
 @pytest.mark.parametrize("bags", [[[1, 2, 3], [], [4], [5, 6]], [[], []], [[1]]])
-def test_prediction_sees_the_items_that_training_sees(bags: list[list[int]]) -> None:
+def test_rows_that_are_given_are_cut_as_items_are(bags: list[list[int]]) -> None:
     history = HistoryEmbedding(ITEMS, length=2)
     tables = ready(history)
     history(from_lists([[*range(9)], [], []]))[0].sum().backward()
     history(from_lists([[3, 4], [5, 6], [1, 2]]))[0].sum().backward()
     tables.step()  # now there are rows to be seen
     rows, mask = history(from_lists(bags))
-    seen, there = history.eval()(from_lists(bags))
+    history.rows = nn.Sequential(history.rows)  # as in an export, no look-up of its own
+    seen, there = history(from_lists(bags))
     assert seen.shape == (len(bags), 2, 3)
     longest = mask.shape[1]
     assert torch.equal(seen[:, :longest], rows)
     assert torch.equal(there[:, :longest], mask)
     assert not seen[:, longest:].any()
     assert not there[:, longest:].any()
+
+
+def test_prediction_looks_up_no_more_than_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = HistoryEmbedding(ITEMS, length=2).eval()
+    seen: list[int] = []
+    found = history.rows.forward
+    monkeypatch.setattr(
+        history.rows, "forward", lambda b: (seen.extend(b.ids.tolist()), found(b))[1]
+    )
+    history(from_lists([[1, 2, 3], [4]]))
+    assert seen == [2, 3, 4]
 
 
 def test_padding_is_taken_out_wherever_it_is() -> None:

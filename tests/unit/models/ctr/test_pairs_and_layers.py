@@ -105,11 +105,12 @@ def test_gradients_of_large_layers_have_gradients() -> None:
     x = torch.randn(700, 368, requires_grad=True)
     found, wanted = (second_gradients(layer, x) for layer in (ours, plain))
     for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+        assert other.abs().mean() > 1  # far above what is tolerated
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
 
 
 def second_gradients(layer: nn.Linear, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    (first,) = torch.autograd.grad(layer(x).square().mean(), x, create_graph=True)
+    (first,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
     return torch.autograd.grad(first.square().sum(), [x, layer.weight, layer.bias])
 
 
