@@ -3,11 +3,12 @@
 import argparse
 import itertools
 import json
+import math
 import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dlrm import samples_per_second
@@ -18,8 +19,9 @@ CORES = 2
 #: Rows of the table, few and many.
 SIZES = (1_000_000, 30_000_000)
 #: Clicks whose ids repeat often enough to be learnt; a tenth of them is held out. Few and many, for
-#: what workers lose by not waiting for each other depends on how long they train.
-AUC_ROWS, AUC_IDS = (1_000_000, 4_000_000), 20_000
+#: what workers lose by not waiting for each other depends on how long they train. Seeds differ by
+#: as much as the two sides do, and more so after few clicks: these have more of them.
+AUC_SEEDS, AUC_IDS = {1_000_000: 12, 4_000_000: 4}, 20_000
 VARIANTS = list(itertools.product(("one", "many"), ("2",), ("torch",)))
 #: A peer that allows torch to lose digits, which it does not on every CPU.
 ALLOWING = ("one", "2", "bf16")
@@ -105,8 +107,8 @@ def no_bf16() -> str | None:
 
 def auc(options: argparse.Namespace, directory: Path) -> None:
     """After few and after many clicks."""
-    for rows in (AUC_ROWS[0] // 20,) if options.quick else AUC_ROWS:
-        auc_after(rows, range(1 if options.quick else options.seeds), directory / str(rows))
+    for rows, seeds in ({50_000: 2} if options.quick else AUC_SEEDS).items():
+        auc_after(rows, range(seeds), directory / str(rows))
 
 
 def auc_after(rows: int, seeds: range, directory: Path) -> None:
@@ -125,11 +127,17 @@ def auc_after(rows: int, seeds: range, directory: Path) -> None:
             ours=statistics.mean(found),
             peer=statistics.mean(peer),
             difference=statistics.mean(found) - statistics.mean(peer),
+            standard_error=math.hypot(*(standard_error(each) for each in (found, peer))),
             all_ours=[round(each, 5) for each in found],
             all_peer=[round(each, 5) for each in peer],
             unit="AUC",
             seeds=len(seeds),
         )
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """That of their mean."""
+    return statistics.stdev(values) / math.sqrt(len(values))
 
 
 def by_size(options: argparse.Namespace, directory: Path) -> None:
@@ -174,7 +182,6 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, "all"], default="all")
     parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--seeds", type=int, default=3, help="of the part auc")
     parser.add_argument("--quick", action="store_true", help="to see that it runs, no more")
     options = parser.parse_args()
     options.pairs = 2 if options.quick else options.pairs

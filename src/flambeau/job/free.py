@@ -30,7 +30,7 @@ from flambeau.strategies.group import Group
 from flambeau.training.free_loop import BatchReport, Conductor, MomentLike, TaskBatch
 
 #: Reports of batches are collected for this long, unless somebody may be waiting for them.
-REPORT_SECONDS = 0.05
+REPORT_SECONDS = 0.25
 EXCHANGE_SECONDS = 3600.0
 
 

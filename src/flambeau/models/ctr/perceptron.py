@@ -33,9 +33,8 @@ class Perceptron(nn.Module):
             raise ModelError(f"dropout={dropout}: must be at least 0 and below 1")
         layers: list[nn.Module] = []
         for before, after in pairwise((inputs, *hidden)):
-            layers.append(Linear(before, after))
-            layers += [nn.BatchNorm1d(after)] if batch_norm else []
-            layers.append(nn.ReLU(inplace=True))
+            layers.append(Linear(before, after, relu=not batch_norm))
+            layers += [nn.BatchNorm1d(after), nn.ReLU(inplace=True)] if batch_norm else []
             layers += [nn.Dropout(dropout)] if dropout else []
         self.width = (inputs, *hidden)[-1]
         if outputs is not None:

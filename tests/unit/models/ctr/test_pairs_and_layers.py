@@ -1,3 +1,6 @@
+from collections.abc import Callable, Iterator
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -7,6 +10,7 @@ from flambeau.models.ctr.linear import Linear
 from flambeau.models.ctr.one_dnn import by_one_dnn, gains, keeps_precision
 from flambeau.models.ctr.pairs import inner_products, pair_indices
 from flambeau.models.ctr.perceptron import Perceptron
+from flambeau.models.ctr.relu_kernels import cut_and_sum
 
 
 def plain_products(rows: torch.Tensor) -> torch.Tensor:
@@ -103,14 +107,16 @@ def test_gradients_of_large_layers_have_gradients() -> None:
     ours, plain = Linear(368, 64), nn.Linear(368, 64)
     plain.load_state_dict(ours.state_dict())
     x = torch.randn(700, 368, requires_grad=True)
-    found, wanted = (second_gradients(layer, x) for layer in (ours, plain))
+    found, wanted = (second_gradients(layer, x, layer) for layer in (ours, plain))
     for one, other in zip(found, wanted, strict=True):
         assert other.abs().mean() > 1  # far above what is tolerated
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
 
 
-def second_gradients(layer: nn.Linear, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    (first,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
+def second_gradients(
+    layer: nn.Linear, x: torch.Tensor, forward: Callable[[torch.Tensor], torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    (first,) = torch.autograd.grad(forward(x).square().sum(), x, create_graph=True)
     return torch.autograd.grad(first.square().sum(), [x, layer.weight, layer.bias])
 
 
@@ -154,6 +160,86 @@ def test_products_in_bf16_stay_torchs() -> None:
         assert not gains(torch.empty(4), 1 << 30)
 
 
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("rows", "inputs"), [(5, 6), (700, 367)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_layer_with_relu_does_what_torchs_two_do(
+    rows: int, inputs: int, bias: bool, threads: int
+) -> None:
+    ours, plain = Linear(inputs, 64, bias=bias, relu=True), nn.Linear(inputs, 64, bias=bias)
+    if bias:
+        nn.init.normal_(ours.bias)
+    plain.load_state_dict(ours.state_dict())
+    x = torch.randn(rows, inputs, requires_grad=True)
+    # Not contiguous, as the gradient of a part of something is.
+    grads = torch.randn(rows, 65)[:, 1:]
+    found, wanted = ours(x), functional.relu(plain(x))
+    assert 0.2 < (wanted > 0).float().mean() < 0.8
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    for one, other in zip(
+        torch.autograd.grad(found, [x, *ours.parameters()], grads),
+        torch.autograd.grad(wanted, [x, *plain.parameters()], grads),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(ours.eval()(x), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_relu_hides_nothing_that_is_not_a_number(threads: int) -> None:
+    ours = Linear(368, 64, relu=True)
+    x = torch.randn(700, 368)
+    x[3, 5] = torch.nan
+    found = ours(x)
+    assert found[3].isnan().all()
+    assert not found[4:].isnan().any()
+    found[3].sum().backward()
+    assert ours.bias.grad is not None
+    torch.testing.assert_close(ours.bias.grad, torch.ones(64))
+
+
+@pytest.mark.parametrize("rows", [1, 255, 256, 257, 1000])
+def test_sums_of_gradients_are_over_all_rows(rows: int) -> None:
+    grads, values = np.random.default_rng(0).standard_normal((2, rows, 3)).astype(np.float32)
+    out, sums = np.empty_like(grads), np.empty(3, np.float32)
+    cut_and_sum(grads, values, out, sums)
+    np.testing.assert_array_equal(out, np.where(values > 0, grads, 0))
+    np.testing.assert_allclose(sums, out.sum(0, dtype=np.float64), rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_layers_with_relu_have_gradients(threads: int) -> None:
+    ours, plain = Linear(368, 64, relu=True), nn.Linear(368, 64)
+    plain.load_state_dict(ours.state_dict())
+    x = torch.randn(700, 368, requires_grad=True)
+    found = second_gradients(ours, x, ours)
+    wanted = second_gradients(plain, x, lambda x: functional.relu(plain(x)))
+    for one, other in zip(found, wanted, strict=True):
+        assert other.abs().mean() > 1  # far above what is tolerated
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_what_changes_the_result_of_a_layer_with_relu_is_refused_by_torch() -> None:
+    found = Linear(368, 64, relu=True)(torch.randn(700, 368))
+    found.mul_(2)
+    with pytest.raises(RuntimeError, match="inplace"):
+        found.sum().backward()
+
+
+def test_hooks_of_layers_are_called() -> None:
+    perceptron, seen = Perceptron(368, (64, 32), 1), []
+    for layer in perceptron.layers:
+        layer.register_forward_hook(lambda layer, given, out: seen.append(out.shape[1]))
+    perceptron(torch.randn(700, 368))
+    assert seen == [64, 32, 1]
+
+
 def test_a_perceptron_has_torchs_layers() -> None:
-    layers = Perceptron(67, (8,), 1).layers
-    assert all(isinstance(layers[place], nn.Linear) for place in (0, 2))
+    assert all(isinstance(layer, nn.Linear) for layer in Perceptron(67, (8,), 1).layers)
+    kinds = [type(layer) for layer in Perceptron(67, (8,), 1, 0.5, True).layers]
+    assert kinds == [Linear, nn.BatchNorm1d, nn.ReLU, nn.Dropout, Linear]
