@@ -1,6 +1,6 @@
 """The AUC of DLRM on generated clicks: ours with two workers and a server, and the plain one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,11 +35,14 @@ class Clicks:
         self.valid = _columns(parts[1], of_fields[at:].clone())
 
 
-def plain_auc(clicks: Clicks, seed: int) -> float:
-    """One epoch of the plain model in one process.
+def plain_aucs(clicks: Clicks, seeds: Sequence[int], processes: int) -> list[float]:
+    """Those of the plain model, of which each has a thread of its own."""
+    with torch.multiprocessing.get_context("spawn").Pool(processes) as pool:
+        return pool.starmap(plain_auc, [(clicks, seed) for seed in seeds], chunksize=1)
 
-    It has one thread: two that wait for each other take ages on a machine that does other things.
-    """
+
+def plain_auc(clicks: Clicks, seed: int) -> float:
+    """One epoch of the plain model with one thread."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     model = PlainDLRM(clicks.cardinalities, one_table=True)

@@ -113,11 +113,11 @@ def auc(options: argparse.Namespace, directory: Path) -> None:
 
 def auc_after(rows: int, seeds: range, directory: Path) -> None:
     """Both trained on the same generated clicks, for as many steps, with the same optimizers."""
-    from dlrm_auc import Clicks, our_auc, plain_auc
+    from dlrm_auc import Clicks, our_auc, plain_aucs
 
     directory.mkdir(parents=True)
     clicks = Clicks(directory, rows, min(AUC_IDS, rows // 50))
-    peer = [plain_auc(clicks, seed) for seed in seeds]
+    peer = plain_aucs(clicks, seeds, CORES)
     for precision in ("fp32",) if no_bf16() else ("fp32", "bf16"):
         runs = {seed: directory / f"{precision}-{seed}" for seed in seeds}
         found = [our_auc(clicks, seed, precision, run) for seed, run in runs.items()]

@@ -140,8 +140,9 @@ class Servers:
         restoring: Restoring | None = None,
         optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] = torch.optim.SGD,
         clip_value: float | None = None,
+        share: bool = True,
     ) -> None:
-        self.generation, self.encrypt = generation, encrypt
+        self.generation, self.encrypt, self.share = generation, encrypt, share
         self._clients: list[ServerClient | Channel] = []
         self.shards = [
             Serving(
@@ -170,7 +171,8 @@ class Servers:
 
     @property
     def access(self) -> Access:
-        return Access(SECRET, lambda shard: self.shards[shard].address, SOON, self.encrypt, True)
+        address_of = lambda shard: self.shards[shard].address  # noqa: E731
+        return Access(SECRET, address_of, SOON, self.encrypt, self.share)
 
     def channel(self, shard: int = 0) -> Channel:
         channel = Channel(shard, self.access)

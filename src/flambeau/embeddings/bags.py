@@ -8,13 +8,15 @@ from flambeau.errors import ModelError
 
 #: More positions than this cannot be counted with the int32 that the kernels use.
 MOST_IDS = 2**31 - 1
+#: The types of ids; those that are narrower than int64 are widened.
+WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def check_ids(table: str, ids: Tensor) -> None:
-    """Refuse ids that are not int64."""
+    """Refuse ids that are not whole numbers of at most 64 bits."""
     if not isinstance(ids, Tensor):
         raise ModelError(f"table '{table}': ids are a {type(ids).__name__}; give an int64 tensor")
-    if ids.dtype is not torch.int64:
+    if ids.dtype not in WHOLE:
         raise ModelError(
             f"table '{table}': ids are {ids.dtype}, not int64: convert the column in the data (a "
             "float does not hold every id), or in forward() with ids.long()"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, final
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from flambeau.data.jagged import Jagged
@@ -30,6 +31,7 @@ class Folds:
         self._known: _Remembered[Folded] = _Remembered()
         self._grouped: _Remembered[Jagged] = _Remembered()
         self._salted: _Remembered[Tensor] = _Remembered()
+        self._widened: _Remembered[Tensor] = _Remembered()
 
     def __call__(self, ids: Tensor) -> Folded:
         """The distinct ones of `ids` in order of appearance, and for each id which it is."""
@@ -41,7 +43,9 @@ class Folds:
         return self._grouped.get(ids, fields, lambda: by_field(ids, fields))
 
     def flat(self, ids: Tensor | Jagged, fields: int | None) -> Tensor:
-        """The ids [n] that a look-up uses; of `fields`, each with its own ones."""
+        """The ids (int64 [n]) that a look-up uses; of `fields`, each with its own ones."""
+        if isinstance(ids, Tensor) and ids.dtype is not torch.int64:
+            ids = self._widened.get(ids, 0, ids.long)
         if fields is None:
             return (ids.ids if isinstance(ids, Jagged) else ids).reshape(-1)
         bags = self.grouped(ids, fields) if isinstance(ids, Jagged) else ids

@@ -71,7 +71,7 @@ class SparseEmbedding(TableModule):
     def forward(
         self, ids: Tensor | Jagged, offsets: Tensor | None = None, weights: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Rows for ids (int64), on the ids' device.
+        """Rows for ids (int64, or narrower whole numbers), on the ids' device.
 
         - pooling none: [*ids.shape, dim]; with `offsets`, (padded [bags, longest, dim], mask
           [bags, longest]);

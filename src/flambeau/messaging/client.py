@@ -74,6 +74,11 @@ class Client(Generic[Message]):
         if self._offered is not None:
             self._queue([sharing.offered(self._offered.file)])
 
+    @property
+    def shares(self) -> bool:
+        """Whether the server has taken the memory that it was offered."""
+        return self._shared is not None
+
     def _watch(self) -> Socket:
         self.socket.monitor(MONITOR_ENDPOINT, sum(_PROBLEMS))
         events = self._context.socket(zmq.PAIR)

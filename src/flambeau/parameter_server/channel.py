@@ -62,6 +62,11 @@ class Channel:
         self._retry = FIRST_RETRY_SECONDS
         self.resent = 0
 
+    @property
+    def near(self) -> bool:
+        """Whether the shard is on this machine, and large buffers go through memory."""
+        return self._client.shares
+
     def send(self, message: Request, buffers: Sequence[Any] = ()) -> int:
         """Send a request; its number, to get the answer with."""
         if not self._open:

@@ -106,6 +106,11 @@ class ServerClient(LookupBackend):
         self.waited = 0.0
         self.counts: Counter[str] = Counter()
 
+    @property
+    def near(self) -> bool:
+        """Whether all shards are on this machine, and large buffers go through memory."""
+        return all(channel.near for channel in self.channels)
+
     # The beginning
 
     def declare(self, specs: Sequence[TableSpec]) -> None:

@@ -27,13 +27,14 @@ _NO_IDS = np.empty(0, np.int64)
 class _Early:
     """The next batch's distinct ids of one table: places of those asked for, of those to come.
 
-    What comes `later` comes with the answer to the push, and counts more than what was asked for.
+    What comes `later` comes with the answer to the push, and counts more than what was asked for;
+    with None that is all of them.
     """
 
     spec: TableSpec
     ids: Ids
     asked: Array
-    later: Array
+    later: Array | None
     values: Array | None = None
 
 
@@ -42,7 +43,8 @@ class Prefetcher:
     """Fetches ids(t+1) without ids(t) while batch t computes.
 
     The rows that both have come back in the answer to t's push, so a worker that is alone sees
-    exactly what it would see without prefetching.
+    exactly what it would see without prefetching. From servers of the same machine all rows come
+    with that answer: there is no way to be shortened, and they know of more updates.
     """
 
     def __init__(
@@ -77,10 +79,15 @@ class Prefetcher:
         for early in self._early:
             name = early.spec.name
             ids = pushed.get(name)
+            if early.later is None or ids is None or not ids.size:
+                continue
             # Those that the batch named have been seen to when its rows were asked for.
-            if ids is not None and ids.size and ids is not self._now.get(name):
+            if ids is not self._now.get(name):
                 early.later = np.union1d(early.later, self._membership.places(early.ids, ids))
-        return [(early.spec, early.ids[early.later]) for early in self._early]
+        return [
+            (early.spec, early.ids if early.later is None else early.ids[early.later])
+            for early in self._early
+        ]
 
     def arrived(self, rows: Sequence[Array]) -> None:
         """The rows that `wanted` asked for are here: the next batch has all it needs."""
@@ -90,6 +97,9 @@ class Prefetcher:
         early, self._early = self._early, []
         whole = []
         for item, brought in zip(early, rows, strict=True):
+            if item.later is None:
+                whole.append(brought)
+                continue
             assert item.values is not None
             item.values[item.later] = brought
             whole.append(item.values)
@@ -100,7 +110,7 @@ class Prefetcher:
         self._place_fetched()
         if upcoming is not None:
             after = self._ids_of(upcoming)
-            for early in self._early:
+            for early in () if self._client.near else self._early:
                 if early.spec.name in after:
                     self._membership.places(after[early.spec.name][1], early.ids)
 
@@ -114,7 +124,11 @@ class Prefetcher:
             item.values[item.asked] = rows
 
     def _fetch(self, upcoming: Batch) -> None:
-        for name, (spec, ids) in self._ids_of(upcoming).items():
+        found = self._ids_of(upcoming)
+        if self._client.near:
+            self._early = [_Early(spec, ids, _NO_IDS, None) for spec, ids in found.values()]
+            return
+        for name, (spec, ids) in found.items():
             later = self._membership.places(ids, self._now.get(name, _NO_IDS))
             asked = np.ones(ids.size, np.bool_)
             asked[later] = False

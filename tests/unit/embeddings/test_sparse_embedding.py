@@ -146,6 +146,18 @@ def test_single_precision_tables_give_float32() -> None:
     assert module(torch.tensor([[1, 2]])).dtype is torch.float32
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.int8, torch.uint8])
+@pytest.mark.parametrize("pooling", ["none", "sum"])
+def test_ids_of_fewer_bits_are_the_same_ids(pooling: Any, dtype: torch.dtype) -> None:
+    ids = torch.tensor([[1, 2], [2, 7]])
+    narrow, wide = attached(WEIGHT, pooling), attached(WEIGHT, pooling)
+    found, expected = narrow(ids.to(dtype)), wide(ids)
+    assert torch.equal(found, expected)
+    found.backward(upstream(found))
+    expected.backward(upstream(expected))
+    assert torch.equal(dense_gradient(narrow, 8), dense_gradient(wide, 8))
+
+
 IDS = torch.arange(6)
 TWO = torch.tensor([0, 3])
 
@@ -154,7 +166,8 @@ TWO = torch.tensor([0, 3])
     ("pooling", "arguments", "message"),
     [
         ("none", ([1, 2],), "ids are a list; give an int64 tensor"),
-        ("none", (IDS.int(),), "ids are torch.int32, not int64: convert the column"),
+        ("none", (IDS.float(),), "ids are torch.float32, not int64: convert the column"),
+        ("sum", (IDS.bool(),), "ids are torch.bool, not int64: convert the column"),
         ("sum", (IDS.double(),), "ids are torch.float64, not int64: convert the column"),
         ("sum", (torch.tensor(3),), "one id without dimensions cannot be pooled"),
         ("sum", (IDS.view(2, 3), TWO), r"ids of shape \(2, 3\) with offsets; give 1-D ids"),

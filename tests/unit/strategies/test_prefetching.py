@@ -84,8 +84,10 @@ class Worker:
         self.tables.settle()
 
 
-def trained(given: Sequence[Batch], *, prefetch: bool, shards: int = 1) -> list[Tensor]:
-    with Servers(shards) as servers:
+def trained(
+    given: Sequence[Batch], *, prefetch: bool, shards: int = 1, near: bool = True
+) -> list[Tensor]:
+    with Servers(shards, share=near) as servers:
         worker = Worker(servers, prefetch=prefetch)
         worker.train_all(given)
         return worker.seen
@@ -96,19 +98,27 @@ def assert_same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
+@pytest.fixture(params=[True, False], ids=["near", "far"])
+def near(request: pytest.FixtureRequest) -> bool:
+    """Whether servers share memory with the worker, as those of its machine do."""
+    return bool(request.param)
+
+
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("others", [False, True])
-def test_one_worker_sees_exactly_what_it_would_see_without(shards: int, others: bool) -> None:
+def test_one_worker_sees_exactly_what_it_would_see_without(
+    shards: int, others: bool, near: bool
+) -> None:
     given = batches(8, others)
-    found = trained(given, prefetch=True, shards=shards)
+    found = trained(given, prefetch=True, shards=shards, near=near)
     assert_same(found, trained(given, prefetch=False, shards=shards))
 
 
-def test_a_step_without_a_gradient_does_not_stop_it() -> None:
+def test_a_step_without_a_gradient_does_not_stop_it(near: bool) -> None:
     given = batches(5)
     runs = []
     for prefetch in (True, False):
-        with Servers(1) as servers:
+        with Servers(1, share=near) as servers:
             worker = Worker(servers, prefetch=prefetch)
             worker.train(given[0], given[1])
             worker.tables.settle()
@@ -120,11 +130,11 @@ def test_a_step_without_a_gradient_does_not_stop_it() -> None:
     assert_same(*runs)
 
 
-def test_a_batch_that_was_not_announced_is_fetched_when_it_comes() -> None:
+def test_a_batch_that_was_not_announced_is_fetched_when_it_comes(near: bool) -> None:
     first, expected, came, last = batches(4)
     runs = []
     for prefetch in (True, False):
-        with Servers(2) as servers:
+        with Servers(2, share=near) as servers:
             worker = Worker(servers, prefetch=prefetch)
             worker.train(first, expected)
             worker.train(came, None)
@@ -133,9 +143,9 @@ def test_a_batch_that_was_not_announced_is_fetched_when_it_comes() -> None:
     assert_same(*runs)
 
 
-def test_what_was_announced_is_not_pulled_again() -> None:
+def test_what_was_announced_is_not_pulled_again(near: bool) -> None:
     given = batches(5, others=False)
-    with Servers(2) as servers:
+    with Servers(2, share=near) as servers:
         worker = Worker(servers, prefetch=True)
         worker.train_all(given)
         distinct = sum(
@@ -149,9 +159,9 @@ def test_what_was_announced_is_not_pulled_again() -> None:
         assert summary["prefetch_hits"] == distinct + items
 
 
-def test_ids_that_were_not_announced_are_misses() -> None:
+def test_ids_that_were_not_announced_are_misses(near: bool) -> None:
     given = batches(5)
-    with Servers(2) as servers:
+    with Servers(2, share=near) as servers:
         worker = Worker(servers, prefetch=True)
         worker.train_all(given)
         expected = sum(
@@ -163,7 +173,7 @@ def test_ids_that_were_not_announced_are_misses() -> None:
 
 def test_ids_that_two_batches_have_come_back_with_the_push() -> None:
     one, two = batches(2, others=False)
-    with Servers(1) as servers:
+    with Servers(1, share=False) as servers:
         worker = Worker(servers, prefetch=True)
         worker.train_all([one, two])
         both = sum(
@@ -176,6 +186,35 @@ def test_ids_that_two_batches_have_come_back_with_the_push() -> None:
         assert worker.client.counts["rows_pulled"] == every - both
 
 
+def test_all_rows_from_servers_of_the_machine_come_back_with_the_push() -> None:
+    one, two = batches(2, others=False)
+    with Servers(2) as servers:
+        worker = Worker(servers, prefetch=True)
+        worker.train_all([one, two])
+        assert worker.client.near
+        assert worker.client.counts["rows_pulled"] == sum(
+            len(one[name].unique()) for name in ("items", "users")
+        )
+        assert worker.tables.summary()["prefetch_misses"] == 0
+
+
+def test_rows_from_servers_of_the_machine_know_of_other_workers_updates() -> None:
+    one, two = batches(2, others=False)
+    with Servers(1) as servers:
+        worker, other = (Worker(servers, prefetch=True) for _ in range(2))
+        worker.number = 1  # a later batch than the other's
+        worker.tables.look_ahead(one, two)
+        worker.model(one).square().sum().backward()
+        other.train_all([two])
+        worker.push()
+        worker.tables.settle()
+        assert worker.tables.outcomes["applied"] == other.tables.outcomes["applied"] == 1
+        worker.tables.look_ahead(two, None)
+        with torch.no_grad():
+            plain = Worker(servers, prefetch=False).model(two)
+        torch.testing.assert_close(worker.model(two).detach(), plain, rtol=0, atol=0)
+
+
 def test_a_column_that_the_data_does_not_have_is_an_error_of_the_model() -> None:
     (batch,) = batches(1)
     without = Batch({"items": batch["items"], "others": batch["others"]}, 6)
@@ -185,7 +224,7 @@ def test_a_column_that_the_data_does_not_have_is_an_error_of_the_model() -> None
             worker.train(without, None)
 
 
-def test_an_empty_batch_of_ids_is_announced_like_any_other() -> None:
+def test_an_empty_batch_of_ids_is_announced_like_any_other(near: bool) -> None:
     empty = Batch(
         {
             "items": torch.empty(0, 2, dtype=torch.int64),
@@ -195,5 +234,5 @@ def test_an_empty_batch_of_ids_is_announced_like_any_other() -> None:
         0,
     )
     first, last = batches(2)
-    found = trained([first, empty, last], prefetch=True)
+    found = trained([first, empty, last], prefetch=True, near=near)
     assert_same(found, trained([first, empty, last], prefetch=False))

@@ -96,6 +96,16 @@ def test_prefetching_changes_no_bit(servers: Servers) -> None:
         assert first == train(served(others.client()), Model(None), given)
 
 
+def test_ids_of_fewer_bits_are_fetched_early(servers: Servers) -> None:
+    given = batches(10)
+    narrow = [Batch({"item": batch["item"].int()}, batch.size) for batch in given]
+    strategy = served(servers.client())
+    first = train(strategy, Model("item"), narrow)
+    assert strategy.summary()["prefetch_misses"] == 0
+    with Servers(2, optimizer=Adam) as others:
+        assert first == train(served(others.client()), Model("item"), given)
+
+
 def test_a_gradient_that_is_not_finite_ends_the_job(servers: Servers) -> None:
     model = Model(None)
     strategy = served(servers.client())

@@ -9,9 +9,6 @@ from torch.nn import functional
 
 from flambeau.models.ctr.one_dnn import by_one_dnn, gains
 
-#: Numbers that a processor handles at once.
-_ALIGNED = 8
-
 
 @final
 class Linear(nn.Linear):
@@ -68,7 +65,7 @@ class _Product(Function):
         with by_one_dnn():
             return (
                 grads @ weight if needs_x else None,
-                _of_weight(x, grads) if needs_weight else None,
+                grads.t() @ x if needs_weight else None,
                 of_bias if needs_bias else None,
                 None,
             )
@@ -102,10 +99,3 @@ def _before_relu(grads: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
 def _alone() -> bool:
     """Whether torch has one thread here, as workers do; with several its own ways are faster."""
     return torch.get_num_threads() == 1
-
-
-def _of_weight(x: Tensor, grads: Tensor) -> Tensor:
-    """[outputs, inputs]; rows that begin anywhere in memory are faster the other way round."""
-    if x.shape[1] % _ALIGNED:
-        return (x.t() @ grads).t()
-    return grads.t() @ x
