@@ -44,7 +44,8 @@ class Prefetcher:
 
     The rows that both have come back in the answer to t's push, so a worker that is alone sees
     exactly what it would see without prefetching. From servers of the same machine all rows come
-    with that answer: there is no way to be shortened, and they know of more updates.
+    with that answer: there is no way to be shortened, and they know of more updates. Not so if the
+    model is on a `gpu`, which leaves the cores to the servers meanwhile.
     """
 
     def __init__(
@@ -52,8 +53,11 @@ class Prefetcher:
         client: ServerClient,
         lookups: Lookups,
         columns: Sequence[EarlyColumn],
+        *,
+        gpu: bool = False,
     ) -> None:
         self._client, self._lookups, self._columns = client, lookups, columns
+        self._gpu = gpu
         self._batch: Batch | None = None
         self._now: dict[str, Ids] = {}
         self._early: list[_Early] = []
@@ -110,7 +114,7 @@ class Prefetcher:
         self._place_fetched()
         if upcoming is not None:
             after = self._ids_of(upcoming)
-            for early in () if self._client.near else self._early:
+            for early in () if self._all_later else self._early:
                 if early.spec.name in after:
                     self._membership.places(after[early.spec.name][1], early.ids)
 
@@ -125,7 +129,7 @@ class Prefetcher:
 
     def _fetch(self, upcoming: Batch) -> None:
         found = self._ids_of(upcoming)
-        if self._client.near:
+        if self._all_later:
             self._early = [_Early(spec, ids, _NO_IDS, None) for spec, ids in found.values()]
             return
         for name, (spec, ids) in found.items():
@@ -135,6 +139,11 @@ class Prefetcher:
             self._early.append(_Early(spec, ids, np.flatnonzero(asked), later))
         wanted = [(early.spec, early.ids[early.asked]) for early in self._early]
         self._pending = self._client.begin_pull(wanted, training=True)
+
+    @property
+    def _all_later(self) -> bool:
+        """Whether nothing is worth being asked for before the push."""
+        return self._client.near and not self._gpu
 
     def _ids_of(self, batch: Batch) -> dict[str, tuple[TableSpec, Ids]]:
         """The distinct ids of each table in a batch, over all columns that hold some."""

@@ -43,7 +43,8 @@ class ServedTables:
         attach(model, self.lookups)
         columns = prefetch_columns(model) if self._prefetch else []
         if columns:
-            self._prefetcher = Prefetcher(self.client, self.lookups, columns)
+            gpu = any(parameter.device.type != "cpu" for parameter in model.parameters())
+            self._prefetcher = Prefetcher(self.client, self.lookups, columns, gpu=gpu)
 
     def load_initial(self, model: nn.Module) -> None:
         """Send the rows that tables begin with."""

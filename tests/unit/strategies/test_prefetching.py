@@ -171,10 +171,14 @@ def test_ids_that_were_not_announced_are_misses(near: bool) -> None:
         assert worker.tables.summary()["prefetch_misses"] == expected
 
 
-def test_ids_that_two_batches_have_come_back_with_the_push() -> None:
+@pytest.mark.parametrize(("share", "device"), [(False, "cpu"), (True, "meta")])
+def test_ids_that_two_batches_have_come_back_with_the_push(share: bool, device: str) -> None:
     one, two = batches(2, others=False)
-    with Servers(1, share=False) as servers:
+    with Servers(1, share=share) as servers:
         worker = Worker(servers, prefetch=True)
+        # Of another device than the CPU, the servers have the cores for themselves.
+        worker.model.elsewhere = nn.Parameter(torch.empty(1, device=device))
+        worker.tables.attach(worker.model)
         worker.train_all([one, two])
         both = sum(
             len(np.intersect1d(one[name].numpy(), two[name].numpy())) for name in ("items", "users")
@@ -183,6 +187,7 @@ def test_ids_that_two_batches_have_come_back_with_the_push() -> None:
             len(batch[name].unique()) for batch in (one, two) for name in ("items", "users")
         )
         assert both > 0
+        assert worker.client.near == share
         assert worker.client.counts["rows_pulled"] == every - both
 
 
