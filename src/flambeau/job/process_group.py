@@ -62,6 +62,9 @@ def process_group(link: Link, listener: socket.socket | None, backend: str) -> I
         world_size=link.spec.world,
         timeout=TIMEOUT,
     )
+    if backend == "gloo":
+        # Who has nothing to say to the others could end before all of them are connected to it.
+        dist.barrier()
     try:
         yield
     finally:
