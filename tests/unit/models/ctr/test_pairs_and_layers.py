@@ -18,6 +18,18 @@ def plain_products(rows: torch.Tensor) -> torch.Tensor:
     return (rows[:, first] * rows[:, second]).sum(2)
 
 
+def assert_same_gradients(
+    found: tuple[torch.Tensor, list[torch.Tensor]],
+    wanted: tuple[torch.Tensor, list[torch.Tensor]],
+    grads: torch.Tensor,
+    **tolerance: float,
+) -> None:
+    """Two results, each with what it was made of, have equal gradients of that."""
+    ours, theirs = (torch.autograd.grad(out, given, grads) for out, given in (found, wanted))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, **tolerance)
+
+
 @pytest.mark.parametrize("fields", [2, 3, 7])
 @pytest.mark.parametrize("rows", [1, 5])
 def test_products_of_all_pairs_have_the_gradient_that_torch_finds(fields: int, rows: int) -> None:
@@ -35,12 +47,7 @@ def test_what_is_beside_products_comes_first_and_has_its_own_gradient() -> None:
     grads = torch.randn(4, 8, dtype=torch.float64)
     found, wanted = inner_products(x, z), torch.cat([z, plain_products(x)], dim=1)
     torch.testing.assert_close(found, wanted)
-    for one, other in zip(
-        torch.autograd.grad(found, [x, z], grads),
-        torch.autograd.grad(wanted, [x, z], grads),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other)
+    assert_same_gradients((found, [x, z]), (wanted, [x, z]), grads)
 
 
 def test_products_of_all_pairs_in_bf16_give_gradients_of_the_rows_own_precision() -> None:
@@ -65,12 +72,9 @@ def test_layers_of_any_width_do_what_torchs_do(inputs: int, bias: bool) -> None:
     grads = torch.randn(5, 6, dtype=torch.float64)
     found, wanted = ours(x), plain(x)
     torch.testing.assert_close(found, wanted)
-    for one, other in zip(
-        torch.autograd.grad(found, [x, *ours.parameters()], grads),
-        torch.autograd.grad(wanted, [x, *plain.parameters()], grads),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other)
+    assert_same_gradients(
+        (found, [x, *ours.parameters()]), (wanted, [x, *plain.parameters()]), grads
+    )
     torch.testing.assert_close(ours.eval()(x), wanted)
 
 
@@ -85,12 +89,13 @@ def test_large_layers_do_in_float32_what_torchs_do(inputs: int, bias: bool) -> N
     # In place, as in a perceptron: that must not change what the gradient is made of.
     found, wanted = (functional.relu_(layer(x)) for layer in (ours, plain))
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-    for one, other in zip(
-        torch.autograd.grad(found, [x, *ours.parameters()], grads),
-        torch.autograd.grad(wanted, [x, *plain.parameters()], grads),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+    assert_same_gradients(
+        (found, [x, *ours.parameters()]),
+        (wanted, [x, *plain.parameters()]),
+        grads,
+        rtol=1e-4,
+        atol=1e-3,
+    )
     torch.testing.assert_close(ours(x.detach()), plain(x.detach()), rtol=1e-4, atol=1e-4)
 
 
@@ -183,12 +188,13 @@ def test_a_layer_with_relu_does_what_torchs_two_do(
     found, wanted = ours(x), functional.relu(plain(x))
     assert 0.2 < (wanted > 0).float().mean() < 0.8
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-    for one, other in zip(
-        torch.autograd.grad(found, [x, *ours.parameters()], grads),
-        torch.autograd.grad(wanted, [x, *plain.parameters()], grads),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+    assert_same_gradients(
+        (found, [x, *ours.parameters()]),
+        (wanted, [x, *plain.parameters()]),
+        grads,
+        rtol=1e-4,
+        atol=1e-3,
+    )
     torch.testing.assert_close(ours.eval()(x), wanted, rtol=1e-4, atol=1e-4)
 
 
