@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import final
 
-import torch
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
@@ -48,10 +47,7 @@ class DLRM(nn.Module):
         """Logits. [rows]"""
         rows = self.embeddings(ids)
         numbers = ready(dense, rows, self.dense)
-        if self.bottom is None:
-            x = inner_products(rows)
-        else:
-            z = self.bottom(numbers)
-            x = inner_products(torch.cat([z[:, None], rows], dim=1), beside=z)
+        z = None if self.bottom is None else self.bottom(numbers)
+        x = inner_products(rows, first=z)
         logits: Tensor = self.top(x).squeeze(1)
         return logits

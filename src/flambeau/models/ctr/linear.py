@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional
 
+from flambeau.models.ctr.large_work import in_one_thread
 from flambeau.models.ctr.one_dnn import by_one_dnn, gains
 
 
@@ -73,7 +74,7 @@ class _Product(Function):
 
 def _with_relu(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """[n, outputs]"""
-    if bias is None or not _alone():
+    if bias is None or not in_one_thread():
         return functional.relu_(functional.linear(x, weight, bias))
     # Loads Numba, which models that are not trained do without.
     from flambeau.models.ctr.relu_kernels import add_and_cut
@@ -85,7 +86,7 @@ def _with_relu(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _before_relu(grads: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient of what ReLU was given [n, outputs], and its sum over the rows."""
-    if torch.is_grad_enabled() or not _alone():  # with the former, it shall have a gradient itself
+    if torch.is_grad_enabled() or not in_one_thread():  # if enabled, it needs a gradient itself
         grads = torch.ops.aten.threshold_backward(grads, out, 0)
         return grads, grads.sum(0)
     from flambeau.models.ctr.relu_kernels import cut_and_sum
@@ -94,8 +95,3 @@ def _before_relu(grads: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     arrays = (each.numpy(force=True) for each in (grads.contiguous(), out, cut, sums))
     cut_and_sum(*arrays)
     return cut, sums
-
-
-def _alone() -> bool:
-    """Whether torch has one thread here, as workers do; with several its own ways are faster."""
-    return torch.get_num_threads() == 1

@@ -12,22 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: Multiplications from which on the time saved is more than a call takes longer.
-_LARGE = 1 << 23
+from flambeau.models.ctr.large_work import is_large
+
 #: bf16 is wrong in the third digit, float32 in the seventh.
 _PRECISE = 1e-5
 
 
 def gains(x: Tensor, multiplications: int) -> bool:
     """Whether a product with `x`, and those of its gradient, should be made by oneDNN."""
-    return (
-        not torch.compiler.is_compiling()  # first: a graph must not depend on the number of rows
-        and multiplications >= _LARGE
-        and x.device.type == "cpu"
-        and x.dtype == torch.float32
-        and not torch.is_autocast_enabled("cpu")
-        and keeps_precision()
-    )
+    return is_large(x, multiplications) and keeps_precision()
 
 
 @contextmanager

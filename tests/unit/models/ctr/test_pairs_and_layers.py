@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from flambeau.models.ctr.large_work import is_large
 from flambeau.models.ctr.linear import Linear
 from flambeau.models.ctr.one_dnn import by_one_dnn, gains, keeps_precision
 from flambeau.models.ctr.pairs import inner_products, pair_indices
@@ -41,12 +42,17 @@ def test_products_of_all_pairs_have_the_gradient_that_torch_finds(fields: int, r
     torch.testing.assert_close(inner_products(x), inner_products(x.detach()))
 
 
-def test_what_is_beside_products_comes_first_and_has_its_own_gradient() -> None:
+def with_first(rows: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
+    return torch.cat([first, plain_products(torch.cat([first[:, None], rows], dim=1))], dim=1)
+
+
+def test_a_vector_before_the_others_is_in_the_result_and_in_pairs() -> None:
     x = torch.randn(4, 3, 2, dtype=torch.float64, requires_grad=True)
-    z = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    z = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
     grads = torch.randn(4, 8, dtype=torch.float64)
-    found, wanted = inner_products(x, z), torch.cat([z, plain_products(x)], dim=1)
+    found, wanted = inner_products(x, z), with_first(x, z)
     torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(inner_products(x.detach(), z), wanted)
     assert_same_gradients((found, [x, z]), (wanted, [x, z]), grads)
 
 
@@ -97,15 +103,6 @@ def test_large_layers_do_in_float32_what_torchs_do(inputs: int, bias: bool) -> N
         atol=1e-3,
     )
     torch.testing.assert_close(ours(x.detach()), plain(x.detach()), rtol=1e-4, atol=1e-4)
-
-
-def test_large_products_of_pairs_in_float32_have_the_gradient_that_torch_finds() -> None:
-    x = torch.randn(900, 27, 16, requires_grad=True)
-    found, wanted = inner_products(x), plain_products(x)
-    grads = torch.randn_like(wanted)
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-    (one,), (other,) = (torch.autograd.grad(each, x, grads) for each in (found, wanted))
-    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
 
 
 def test_gradients_of_large_layers_have_gradients() -> None:
@@ -171,6 +168,50 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(request.param)
     yield request.param
     torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("fields", [26, 31, 32, 33])
+@pytest.mark.parametrize("dim", [8, 16, 17, 40])
+def test_large_products_of_pairs_have_the_gradient_that_torch_finds(
+    fields: int, dim: int, threads: int
+) -> None:
+    rows = (1 << 23) // (fields * fields * dim) + 1
+    x = torch.randn(rows, fields, dim, requires_grad=True)
+    assert is_large(x, x.numel() * fields)
+    z = torch.randn(rows, dim, requires_grad=True)
+    for found, wanted, given in (
+        (inner_products(x), plain_products(x), [x]),
+        (inner_products(x, z), with_first(x, z), [x, z]),
+    ):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+        # Not contiguous, as the gradient of a part of something is.
+        grads = torch.randn(rows, found.shape[1] + 1)[:, 1:]
+        assert_same_gradients((found, given), (wanted, given), grads, rtol=1e-4, atol=1e-3)
+
+
+def test_what_is_not_a_number_stays_in_its_row_and_pairs(threads: int) -> None:
+    x = torch.randn(1500, 26, 17)
+    x[3, 5, 2] = x[1400, 25, 16] = torch.nan
+    x.requires_grad_()
+    found, wanted = inner_products(x), plain_products(x)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4, equal_nan=True)
+    found.sum().backward()
+    assert x.grad is not None
+    assert set(x.grad.isnan().any((1, 2)).nonzero().flatten().tolist()) == {3, 1400}
+
+
+def test_gradients_of_large_products_of_pairs_have_gradients(threads: int) -> None:
+    x = torch.randn(1500, 26, 16, requires_grad=True)
+    z = torch.randn(1500, 16, requires_grad=True)
+    seconds = []
+    for function in (inner_products, with_first):
+        first = torch.autograd.grad(function(x, z).square().sum(), [x, z], create_graph=True)
+        total = torch.stack([each.square().sum() for each in first]).sum()
+        seconds.append(torch.autograd.grad(total, [x, z]))
+    for one, other in zip(*seconds, strict=True):
+        largest = other.abs().max()
+        assert largest > 1
+        torch.testing.assert_close(one / largest, other / largest, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(("rows", "inputs"), [(5, 6), (700, 367)])
