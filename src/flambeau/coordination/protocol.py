@@ -266,10 +266,14 @@ class WantTask(_Message, frozen=True):
 
 
 class Assigned(_Message, frozen=True):
-    """Train on this. `clock` is set when the worker had been idle: its clock from now on."""
+    """Train on this. `clock` is set when the worker had been idle: its clock from now on.
+
+    All workers have made so many `updates` so far.
+    """
 
     task: Task
     clock: int | None
+    updates: int = 0
 
 
 class Trained(_Message, frozen=True):

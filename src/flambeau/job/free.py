@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, final
 
 import torch
@@ -23,7 +24,6 @@ from flambeau.coordination.protocol import (
     Trained,
     WantTask,
 )
-from flambeau.coordination.tasks import Task
 from flambeau.data.task_reader import TaskReader
 from flambeau.errors import RequestTimeoutError
 from flambeau.strategies.group import Group
@@ -58,6 +58,7 @@ class LinkConductor(Conductor):
         self._batches: deque[TaskBatch] = deque()
         self._moment: Moment | None = None
         self._clock = self._floor = 0
+        self._joins = False
         self._granted: float = 0 if limited else math.inf
         self._error: BaseException | None = None
         self._closed = False
@@ -84,6 +85,8 @@ class LinkConductor(Conductor):
                 if self._may_start():
                     self._granted -= 1
                     item = self._batches.popleft()
+                    if self._joins:
+                        item, self._joins = replace(item, joins=True), False
                     self._changed.notify_all()
                     return item
                 if self._unsent:
@@ -167,6 +170,7 @@ class LinkConductor(Conductor):
             # One that joins does so at the floor, of which it may not have heard.
             self._clock = clock
             self._floor = max(self._floor, clock)
+            self._joins = True
 
     def _on_floor(self, message: Floor, buffers: Sequence[Any]) -> None:
         with self._changed:
@@ -191,14 +195,17 @@ class LinkConductor(Conductor):
                 self._changed.notify_all()
 
     def _items(self) -> Iterator[TaskBatch]:
-        while (task := self._take_task()) is not None:
+        while (assigned := self._take_task()) is not None:
+            task = assigned.task
             before: TaskBatch | None = None
             for number, batch in self._reader.read(task):
                 if before is not None:
                     yield before
-                before = TaskBatch(task.epoch, task.number, number, batch, last=False)
+                before = TaskBatch(
+                    task.epoch, task.number, number, batch, last=False, updates=assigned.updates
+                )
             if before is not None:
-                yield TaskBatch(task.epoch, task.number, before.number, before.batch, last=True)
+                yield replace(before, last=True)
             else:
                 # Nothing in it, or all done before: said, so that nobody waits for it.
                 empty = Trained(
@@ -206,12 +213,12 @@ class LinkConductor(Conductor):
                 )
                 self._link.send(empty)
 
-    def _take_task(self) -> Task | None:
+    def _take_task(self) -> Assigned | None:
         self._link.send(WantTask(self._link.spec))
         with self._changed:
             while not self._tasks and not self._closed:
                 self._changed.wait()
-            return None if self._closed else self._tasks.popleft().task
+            return None if self._closed else self._tasks.popleft()
 
     def _put(self, item: TaskBatch) -> bool:
         with self._changed:

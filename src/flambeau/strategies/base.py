@@ -150,6 +150,9 @@ class Strategy(ABC):
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:  # noqa: B027 - most need not
         """Fetch what `batch` needs, and begin to fetch for the one after it."""
 
+    def catch_up(self) -> None:  # noqa: B027 - most need not
+        """Take the newest weights: others have gone on while this worker was idle."""
+
     @property
     def steps_done(self) -> int | None:
         """Steps that all workers together have made, where others may have gone on alone."""

@@ -136,6 +136,11 @@ class ParameterServerStrategy(Strategy):
         self._take_dense()
         average_buffers(self._model, self._group.sum, self._group.size)
 
+    def catch_up(self) -> None:
+        """Take the newest weights."""
+        self._settle(keep=0)
+        self._take_dense()
+
     @property
     def steps_done(self) -> int | None:
         """The open round."""

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from flambeau.config import JobSettings
+from flambeau.config import JobSettings, ParameterServer
 from flambeau.data.batch import Batch
 from flambeau.strategies.base import StepShare, Strategy
 from flambeau.strategies.group import Group
@@ -27,13 +27,19 @@ from flambeau.training.step_times import StepTimes
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """Batch `number` of a task; `last`: the task ends with it."""
+    """Batch `number` of a task; `last`: the task ends with it.
+
+    All workers together had made so many `updates` when the task was handed out. `joins`: the
+    worker had been idle before.
+    """
 
     epoch: int
     task: int
     number: int
     batch: Batch
     last: bool
+    updates: int = 0
+    joins: bool = False
 
 
 class MomentLike(Protocol):
@@ -127,6 +133,9 @@ class FreeTrainer:
         self.times = StepTimes(parts.strategy.table_seconds)
         self._asked: float = 0.0
         self._wants_stop = False
+        strategy = settings.strategy
+        self._solo_steps = strategy.solo_steps if isinstance(strategy, ParameterServer) else 0
+        self._updates = position.step
 
     @property
     def strategy(self) -> Strategy:
@@ -153,6 +162,8 @@ class FreeTrainer:
         parts = self._parts
         fetched = time.perf_counter()
         self.times.begin()
+        if item.joins:
+            parts.strategy.catch_up()
         batch = item.batch.to(parts.device)
         upcoming = parts.conductor.upcoming() if parts.strategy.looks_ahead else None
         # The object itself, by which it was known when it was the one to come.
@@ -160,10 +171,7 @@ class FreeTrainer:
         share = StepShare(batch.size, batch.size, item.number, item.epoch, item.task)
         parts.view.batch = batch
         loss = parts.step(batch, parts.strategy.begin(share), self.position.step)
-        for schedule in parts.schedules.values():
-            # All workers together make so many updates in the time that this one makes one.
-            for _ in range(parts.group.size):
-                schedule.step()
+        self._move_schedules(item)
         self.times.end(time.perf_counter() - self._asked, fetched - self._asked)
         self.position.advance(batch.size)
         parts.view.step, parts.view.epoch, parts.view.loss = self.position.step, item.epoch, loss
@@ -172,6 +180,16 @@ class FreeTrainer:
         if parts.view.stopping and not self._wants_stop:
             self._wants_stop = True
             parts.want_stop()
+
+    def _move_schedules(self, item: TaskBatch) -> None:
+        """To where all workers together are, which they know of each other only now and then."""
+        before = self._updates
+        reached = max(before, item.updates)
+        # While it is alone, nobody else updates; later all make so many while it makes one.
+        self._updates = reached + (1 if reached < self._solo_steps else self._parts.group.size)
+        for schedule in self._parts.schedules.values():
+            for _ in range(self._updates - before):
+                schedule.step()
 
     def _report(self, item: TaskBatch, loss: float, fetched: float) -> BatchReport:
         optimizer = next(iter(self._parts.optimizers.values()))

@@ -330,6 +330,19 @@ def test_a_worker_that_joins_late_starts_at_the_floor_and_then_waits(
     assert asked.result(PATIENCE).number == 1
 
 
+def test_the_first_batch_of_a_worker_that_was_idle_says_so(worker: Worker) -> None:
+    worker.link.hear(Assigned(Task(0, 0, 0, 2), clock=0, updates=7))
+    assert [(item.joins, item.updates) for item in (worker.train(), worker.train())] == [
+        (True, 7),
+        (False, 7),
+    ]
+    worker.assign(1, number=1)
+    assert not worker.train().joins
+    worker.link.hear(Granted(1, clock=3))
+    worker.assign(1, number=2)
+    assert worker.train().joins
+
+
 def test_the_floor_does_not_go_back(bounded: Worker) -> None:
     bounded.link.hear(Floor(1))
     bounded.link.hear(Floor(0))

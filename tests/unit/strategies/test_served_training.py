@@ -131,6 +131,16 @@ def test_a_gradient_that_is_not_finite_may_be_left_out(servers: Servers) -> None
     assert strategy.summary()["outcome_skipped"] == 1
 
 
+def test_who_was_idle_takes_what_others_have_made_of_the_weights(servers: Servers) -> None:
+    idle, busy = Model(None), Model(None)
+    waiting = served(servers.client())
+    waiting.attach(idle, {"": Adam(idle.parameters(), lr=RATE)}, own_step=False)
+    train(served(servers.client()), busy, batches(3))
+    assert not torch.equal(idle.out.weight, busy.out.weight)
+    waiting.catch_up()
+    assert torch.equal(idle.out.weight, busy.out.weight)
+
+
 def test_servers_take_one_update_a_step(servers: Servers) -> None:
     model = Model(None)
     strategy = served(servers.client())

@@ -3,7 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from training_in_memory import SHAPE, Calls, Model, StopAt
 
-from flambeau.config import Binding, CodeRef, FileData, JobSettings
+from flambeau.config import Binding, CodeRef, FileData, JobSettings, ParameterServer
 from flambeau.coordination.protocol import Moment
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
@@ -38,9 +38,12 @@ from flambeau.training.step import StandardStep
 Item = TaskBatch | MomentLike
 
 
-def batch_of(task: int, number: int, rows: int = 4, epoch: int = 0, last: bool = False) -> Item:
+def batch_of(
+    task: int, number: int, rows: int = 4, epoch: int = 0, last: bool = False, updates: int = 0
+) -> Item:
     x = torch.linspace(-1, 1, rows) + number
-    return TaskBatch(epoch, task, number, Batch({"x": x, "y": 3 * x}, rows, epoch, number), last)
+    batch = Batch({"x": x, "y": 3 * x}, rows, epoch, number)
+    return TaskBatch(epoch, task, number, batch, last, updates)
 
 
 def moment(step: int, epoch: int = 0, number: int = 0, **what: Any) -> Moment:
@@ -79,7 +82,7 @@ class Free(Strategy):
     def __init__(self) -> None:
         self.shares: list[StepShare] = []
         self.seen: list[tuple[Batch, Batch | None]] = []
-        self.synchronized = 0
+        self.synchronized = self.caught_up = 0
 
     def attach(
         self, model: nn.Module, optimizers: Mapping[str, Optimizer], *, own_step: bool
@@ -100,6 +103,9 @@ class Free(Strategy):
 
     def synchronize(self) -> None:
         self.synchronized += 1
+
+    def catch_up(self) -> None:
+        self.caught_up += 1
 
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
         self.seen.append((batch, upcoming))
@@ -125,6 +131,7 @@ class Training:
     losses: list[float] | None = None
     lr: float = 0.1
     patience: int | None = None
+    solo_steps: int = 0
 
     def __post_init__(self) -> None:
         self.model, self.strategy, self.conductor = Model(), Free(), Given(self.items)
@@ -158,6 +165,7 @@ class Training:
             train=FileData(path="x"),
             valid=FileData(path="y"),
             early_stopping={"patience": self.patience} if self.patience else None,
+            strategy=ParameterServer(consistency="asynchronous", solo_steps=self.solo_steps),
         )
         best = Best("loss") if self.losses is not None else None
         self.trainer = FreeTrainer(settings, parts, self.position, best)
@@ -217,6 +225,35 @@ def test_a_loss_that_is_not_known_is_reported_as_nan() -> None:
 def test_schedules_move_on_as_often_as_all_workers_together_update() -> None:
     training = Training([batch_of(0, 0), batch_of(0, 1), LAST], group=OfTwo()).run()
     assert training.schedule.state_dict()["updates"] == 4
+
+
+@pytest.mark.parametrize(
+    ("known", "updates"),
+    [
+        pytest.param([0, 0, 0, 0], 3 + 2, id="the one that is alone at first"),
+        pytest.param([3, 3, 3, 3], 3 + 4 * 2, id="one that begins later"),
+        pytest.param([0, 0, 9, 9], 9 + 2 * 2, id="one that was slow"),
+    ],
+)
+def test_schedules_are_where_all_workers_are_after_one_was_alone(
+    known: list[int], updates: int
+) -> None:
+    items = [batch_of(0, number, updates=made) for number, made in enumerate(known)]
+    training = Training([*items, LAST], group=OfTwo(), solo_steps=3).run()
+    assert training.schedule.state_dict()["updates"] == updates
+
+
+def test_schedules_of_a_run_that_goes_on_do_not_move_twice() -> None:
+    items = [batch_of(0, 0, updates=5)]
+    training = Training([*items, LAST], group=OfTwo(), position=Position(step=5)).run()
+    assert training.schedule.state_dict()["updates"] == 2
+
+
+def test_a_worker_that_was_idle_takes_the_newest_weights() -> None:
+    first, second = batch_of(0, 0), batch_of(0, 1)
+    assert isinstance(first, TaskBatch)
+    training = Training([replace(first, joins=True), second, LAST]).run()
+    assert training.strategy.caught_up == 1
 
 
 @pytest.mark.parametrize("ahead", [False, True])
