@@ -5,9 +5,10 @@ from itertools import pairwise
 from typing import final
 
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from flambeau.errors import ModelError
-from flambeau.models.ctr.linear import Linear
+from flambeau.models.ctr.linear import Linear, train_faster, trained
 
 
 @final
@@ -44,5 +45,18 @@ class Perceptron(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, inputs] to [rows, width]"""
+        linear = [layer for layer in self.layers if isinstance(layer, Linear)]
+        if len(linear) == len(self.layers) > 0 and train_faster(linear, x) and not self._hooked():
+            return trained(linear, x)
         out: Tensor = self.layers(x)
         return out
+
+    def _hooked(self) -> bool:
+        """Whether somebody wants to be told when a layer is called."""
+        return _has_any_global_hook() or any(  # type: ignore[no-untyped-call]
+            module._forward_hooks
+            or module._forward_pre_hooks
+            or module._backward_hooks
+            or module._backward_pre_hooks
+            for module in (self.layers, *self.layers)
+        )

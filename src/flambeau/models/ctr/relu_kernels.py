@@ -24,8 +24,8 @@ def add_and_cut(values: Any, bias: Any) -> None:
 
 
 @kernel
-def cut_and_sum(grads: Any, values: Any, out: Any, sums: Any) -> None:
-    """`out` becomes the gradients where `values` are above zero, `sums` their sums over rows."""
+def cut_and_sum(grads: Any, values: Any, sums: Any) -> None:
+    """Gradients become zero where `values` are, `sums` become their sums over rows."""
     zero = grads.dtype.type(0)
     rows, columns = grads.shape
     sums[:] = zero
@@ -35,7 +35,7 @@ def cut_and_sum(grads: Any, values: Any, out: Any, sums: Any) -> None:
         for i in range(start, min(start + _TOGETHER, rows)):
             for j in range(columns):
                 grad = zero if values[i, j] <= zero else grads[i, j]
-                out[i, j] = grad
+                grads[i, j] = grad
                 some[j] += grad
         for j in range(columns):
             sums[j] += some[j]

@@ -254,10 +254,10 @@ def test_relu_hides_nothing_that_is_not_a_number(threads: int) -> None:
 @pytest.mark.parametrize("rows", [1, 255, 256, 257, 1000])
 def test_sums_of_gradients_are_over_all_rows(rows: int) -> None:
     grads, values = np.random.default_rng(0).standard_normal((2, rows, 3)).astype(np.float32)
-    out, sums = np.empty_like(grads), np.empty(3, np.float32)
-    cut_and_sum(grads, values, out, sums)
-    np.testing.assert_array_equal(out, np.where(values > 0, grads, 0))
-    np.testing.assert_allclose(sums, out.sum(0, dtype=np.float64), rtol=1e-4, atol=1e-4)
+    wanted, sums = np.where(values > 0, grads, 0), np.empty(3, np.float32)
+    cut_and_sum(grads, values, sums)
+    np.testing.assert_array_equal(grads, wanted)
+    np.testing.assert_allclose(sums, wanted.sum(0, dtype=np.float64), rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_of_layers_with_relu_have_gradients(threads: int) -> None:
@@ -278,12 +278,78 @@ def test_what_changes_the_result_of_a_layer_with_relu_is_refused_by_torch() -> N
         found.sum().backward()
 
 
+def perceptrons() -> tuple[Perceptron, nn.Sequential]:
+    """Ours, and the same of torch's layers."""
+    ours = Perceptron(367, (64, 32), 1)
+    plain = nn.Sequential(
+        nn.Linear(367, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1)
+    )
+    for mine, theirs in zip(ours.parameters(), plain.parameters(), strict=True):
+        nn.init.normal_(mine, std=0.1)
+        theirs.data = mine.detach().clone()
+    return ours, plain
+
+
+@pytest.mark.parametrize("x_learns", [True, False])
+def test_a_perceptron_has_the_gradients_that_torch_finds(x_learns: bool, threads: int) -> None:
+    ours, plain = perceptrons()
+    x = torch.randn(700, 367, requires_grad=x_learns)
+    grads = torch.randn(700, 1)
+    given = grads.clone()
+    found, wanted = ours(x), plain(x)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    of = [[*([x] if x_learns else []), *model.parameters()] for model in (ours, plain)]
+    assert_same_gradients((found, of[0]), (wanted, of[1]), grads, rtol=1e-4, atol=1e-3)
+    assert torch.equal(grads, given)
+
+
+def test_a_gradient_that_a_perceptron_is_given_stays_as_it_is(threads: int) -> None:
+    perceptron = Perceptron(367, (64, 32))
+    x, grads = torch.randn(700, 367), torch.randn(700, 32)
+    given = grads.clone()
+    perceptron(x).backward(grads)
+    assert torch.equal(grads, given)
+
+
+def test_frozen_layers_of_a_perceptron_have_no_gradient() -> None:
+    ours, plain = perceptrons()
+    for model in (ours, plain):
+        list(model.parameters())[2].requires_grad_(False)
+        model(torch.ones(700, 367)).sum().backward()
+    for mine, theirs in zip(ours.parameters(), plain.parameters(), strict=True):
+        assert (mine.grad is None) == (theirs.grad is None)
+        if mine.grad is not None:
+            torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-3)
+
+
+def test_gradients_of_a_perceptron_have_gradients(threads: int) -> None:
+    x = torch.randn(700, 367, requires_grad=True)
+    found, wanted = [], []
+    for model, seconds in zip(perceptrons(), (found, wanted), strict=True):
+        (first,) = torch.autograd.grad(model(x).square().sum(), x, create_graph=True)
+        weights = [each for each in model.parameters() if each.dim() == 2]
+        seconds += torch.autograd.grad(first.square().sum(), [x, *weights])
+    for one, other in zip(found, wanted, strict=True):
+        largest = other.abs().max()
+        assert largest > 0
+        torch.testing.assert_close(one / largest, other / largest, rtol=0, atol=1e-4)
+
+
 def test_hooks_of_layers_are_called() -> None:
     perceptron, seen = Perceptron(368, (64, 32), 1), []
-    for layer in perceptron.layers:
+    hooks = [
         layer.register_forward_hook(lambda layer, given, out: seen.append(out.shape[1]))
-    perceptron(torch.randn(700, 368))
+        for layer in perceptron.layers
+    ]
+    x = torch.randn(700, 368)
+    with_hooks = perceptron(x)
     assert seen == [64, 32, 1]
+    for hook in hooks:
+        hook.remove()
+    torch.testing.assert_close(perceptron(x), with_hooks)
+    perceptron.layers[1].register_full_backward_hook(lambda layer, *grads: seen.append(layer))
+    perceptron(x).sum().backward()
+    assert seen[3:] == [perceptron.layers[1]]
 
 
 def test_a_perceptron_has_torchs_layers() -> None:
