@@ -16,9 +16,6 @@ BATCH_ROWS = 2048
 #: Of real logs an epoch has thousands: with few, its end would be a part of what is measured.
 STEPS_PER_EPOCH = 192
 WARM, TIMED = 8, 24
-#: Updates of one of our workers before the other begins: without, Adagrad's large first steps for a
-#: row are taken by both at once, and the AUC after few clicks is lower.
-SOLO_STEPS = 50
 ZIPF = 1.05
 LEARNING_RATE = 0.1
 

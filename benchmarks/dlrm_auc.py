@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from dlrm import BATCH_ROWS, BOTTOM, DENSE, DIM, FIELDS, SOLO_STEPS, TOP, WORKERS
+from dlrm import BATCH_ROWS, BOTTOM, DENSE, DIM, FIELDS, TOP, WORKERS
 from quality import make_data
 from sides.torch_dlrm import PlainDLRM, batches, train_step
 from sklearn.metrics import roc_auc_score
@@ -75,7 +75,7 @@ def our_auc(clicks: Clicks, seed: int, precision: str, directory: Path) -> float
         batch_size=BATCH_ROWS,
         seed=seed,
         compute={"precision": precision},
-        strategy=fb.ParameterServer(consistency="asynchronous", solo_steps=SOLO_STEPS),
+        strategy=fb.ParameterServer(consistency="asynchronous"),
         cluster=fb.Local(WORKERS),
         checkpoints=fb.Checkpoints(every_epochs=None),
         observe={"progress": "none"},

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dlrm import SOLO_STEPS, TIMED, WARM, samples_per_second
+from dlrm import samples_per_second
 from measure import report, tell
 from turns import HERE, Side, fastest, take_turns
 
@@ -78,16 +78,9 @@ def against_plain(
     """The samples/s of what `start` starts, and of the plain model in fp32, its fastest form."""
     variant = variant or (VARIANTS[0] if options.quick else fastest_variant(directory))
     with start() as side, peer(variant, options.pairs + 1, directory / "peer") as peer_side:
-        until_all_train(side)
         pairs = take_turns(side, peer_side, options.pairs, samples_per_second)
     named = f"{variant[0]} table(s)/{variant[1]} threads/fp32, products by {variant[2]}"
     report(benchmark, pairs, "samples/s", peer_variant=named)
-
-
-def until_all_train(side: Side) -> None:
-    """Run the blocks in which one of our workers may be alone."""
-    for _ in range(math.ceil(SOLO_STEPS / (WARM + TIMED))):
-        side.block()
 
 
 def tell_split(benchmark: str, directory: Path) -> None:
@@ -154,8 +147,6 @@ def by_size(options: argparse.Namespace, directory: Path) -> None:
         ours("fp32", many, directory / "many") as large,
         ours("fp32", few, directory / "few") as small,
     ):
-        until_all_train(large)
-        until_all_train(small)
         pairs = take_turns(large, small, options.pairs, samples_per_second)
     report("recommender/many_ids", pairs, "samples/s", peer_variant=f"{few} ids, not {many}")
 

@@ -11,19 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from dlrm import (
-    BATCH_ROWS,
-    BOTTOM,
-    DENSE,
-    DIM,
-    FIELDS,
-    LEARNING_RATE,
-    SOLO_STEPS,
-    TIMED,
-    TOP,
-    WARM,
-    WORKERS,
-)
+from dlrm import BATCH_ROWS, BOTTOM, DENSE, DIM, FIELDS, LEARNING_RATE, TIMED, TOP, WARM, WORKERS
 from dlrm import clicks as zipf_clicks
 from flambeau_free import EPOCHS, TakeTurns
 from torch import Tensor
@@ -77,7 +65,7 @@ def main(precision: str, rows: int, directory: Path) -> None:
         epochs=EPOCHS,
         loading={"drop_last": True},
         compute={"precision": precision},
-        strategy=fb.ParameterServer(consistency="asynchronous", solo_steps=SOLO_STEPS),
+        strategy=fb.ParameterServer(consistency="asynchronous"),
         # The peer does neither.
         checkpoints=fb.Checkpoints(every_epochs=None),
         evaluation={"every_epochs": None},

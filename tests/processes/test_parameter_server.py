@@ -110,22 +110,6 @@ def test_gradients_are_clipped_as_one_over_all_workers_and_shards(
     assert difference.abs().max() > 1e-3, "the limits changed nothing"
 
 
-def test_before_others_begin_free_workers_give_the_sequential_result(
-    alone: Alone, tmp_path: Path
-) -> None:
-    strategy = fb.ParameterServer(servers=2, consistency="asynchronous", solo_steps=10_000)
-    free = train_sparse(tmp_path / "free", strategy, 2, 16, prefetch=True)
-    assert_same_weights(alone(16), free, exactly=True)
-    assert_same_tables(alone(16), free, exactly=True)
-
-
-def test_after_the_first_updates_all_workers_take_part(tmp_path: Path) -> None:
-    strategy = fb.ParameterServer(consistency="asynchronous", solo_steps=5)
-    free = train_sparse(tmp_path / "free", strategy, 2, 2, prefetch=True)
-    assert free.report["rows"]["applied"] == 303
-    assert all(free.report["clients"][rank]["outcome_applied"] > 0 for rank in "01")
-
-
 def test_one_free_worker_that_prefetches_equals_the_sequential_result(
     alone: Alone, tmp_path: Path
 ) -> None:

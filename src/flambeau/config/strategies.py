@@ -33,8 +33,7 @@ class ParameterServer(Settings):
 
     `synchronous`: one update from all workers at each step, as all-reduce; with `backup_workers=b`
     a step does not wait for the b slowest. `asynchronous`: each gradient is applied when it comes.
-    `bounded`: the same, but nobody runs more than `staleness` steps ahead of the slowest. In both,
-    others begin only after one worker alone has made `solo_steps` updates.
+    `bounded`: the same, but nobody runs more than `staleness` steps ahead of the slowest.
 
     Gradients may travel in half precision (`compression`), everything encrypted (`encrypt`). A
     gradient that is not finite ends the job, or is dropped and counted (`non_finite="skip"`). A
@@ -46,7 +45,6 @@ class ParameterServer(Settings):
     servers: int = Field(default=1, ge=1)
     backup_workers: int = Field(default=0, ge=0)
     staleness: int = Field(default=4, ge=0)
-    solo_steps: int = Field(default=0, ge=0)
     compression: Literal["none", "fp16", "bf16"] = "none"
     encrypt: bool = False
     non_finite: Literal["fail", "skip"] = "fail"
@@ -63,11 +61,6 @@ class ParameterServer(Settings):
             default = type(self).model_fields["staleness"].default
             if self.staleness != default:
                 raise ValueError("staleness is for consistency='bounded'")
-        if self.solo_steps and self.consistency == "synchronous":
-            raise ValueError(
-                "solo_steps is for workers that do not wait for each other: give "
-                "consistency='asynchronous' or 'bounded'"
-            )
         return self
 
     @property

@@ -44,7 +44,6 @@ class Free(Conducting):
         assert isinstance(settings.strategy, ParameterServer)
         self._settings = settings
         self._bounded = settings.strategy.consistency == "bounded"
-        self._solo_steps = settings.strategy.solo_steps
         self.begin(0)
 
     def begin(self, generation: int) -> None:
@@ -53,8 +52,6 @@ class Free(Conducting):
         self._budget: StepBudget | None = None
         self._clocks = Clocks()
         self._parked: dict[int, RoleSpec] = {}
-        #: Who trains alone, as long as somebody does.
-        self._soloist: int | None = None
         self._moment: Moment | None = None
         self._met: set[int] = set()
         self._moments = 0
@@ -179,8 +176,6 @@ class Free(Conducting):
         if self._plan is None or self._moment is not None:
             return
         for rank, spec in list(self._parked.items()):
-            if rank not in self._parked or (self._is_solo and self._soloist not in (None, rank)):
-                continue
             task = self._plan.take(rank)
             if task is None:
                 if not self._plan.holds(rank):
@@ -188,14 +183,8 @@ class Free(Conducting):
                     self._leave(rank)
                 continue
             del self._parked[rank]
-            self._soloist = rank
             self.stage.send(spec, Assigned(task, self._join(rank), self._progress.step))
         self._grant()
-
-    @property
-    def _is_solo(self) -> bool:
-        """Whether one worker trains alone still."""
-        return self._progress.step < self._solo_steps
 
     def _grant(self) -> None:
         """Let those who have something to train on make steps that others leave over."""
@@ -231,7 +220,6 @@ class Free(Conducting):
         ]
         if message.complete:
             self._plan.task_done(rank, message.task, epoch=epoch)
-        was_solo = self._is_solo
         self._progress.add(message, new)
         if self._budget is not None:
             self._budget.made(rank, len(message.batches), len(new))
@@ -242,8 +230,6 @@ class Free(Conducting):
             self._leave(rank)
         self._grant()
         self._call_if_due()
-        if was_solo and not self._is_solo:
-            self._hand_out()
 
     def _join(self, rank: int) -> int | None:
         """The clock of a worker that had been idle."""
@@ -255,9 +241,6 @@ class Free(Conducting):
     def _leave(self, rank: int) -> None:
         if self._clocks.leave(rank):
             self._tell_floor()
-        if self._soloist == rank:
-            self._soloist = None
-            self._hand_out()  # to another one
 
     def _tell_floor(self) -> None:
         if self._bounded:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from flambeau.config import JobSettings, ParameterServer
+from flambeau.config import JobSettings
 from flambeau.data.batch import Batch
 from flambeau.strategies.base import StepShare, Strategy
 from flambeau.strategies.group import Group
@@ -133,8 +133,6 @@ class FreeTrainer:
         self.times = StepTimes(parts.strategy.table_seconds)
         self._asked: float = 0.0
         self._wants_stop = False
-        strategy = settings.strategy
-        self._solo_steps = strategy.solo_steps if isinstance(strategy, ParameterServer) else 0
         self._updates = position.step
 
     @property
@@ -184,9 +182,8 @@ class FreeTrainer:
     def _move_schedules(self, item: TaskBatch) -> None:
         """To where all workers together are, which they know of each other only now and then."""
         before = self._updates
-        reached = max(before, item.updates)
-        # While it is alone, nobody else updates; later all make so many while it makes one.
-        self._updates = reached + (1 if reached < self._solo_steps else self._parts.group.size)
+        # All make so many updates while this one makes one.
+        self._updates = max(before, item.updates) + self._parts.group.size
         for schedule in self._parts.schedules.values():
             for _ in range(self._updates - before):
                 schedule.step()

@@ -81,13 +81,6 @@ AT_LEAST = "Input should be greater than or equal to"
         (ParameterServer, {"staleness": 9}, "staleness is for consistency='bounded'"),
         (
             ParameterServer,
-            {"solo_steps": 9},
-            "solo_steps is for workers that do not wait for each other: give "
-            "consistency='asynchronous' or 'bounded'",
-        ),
-        (ParameterServer, {"solo_steps": -1}, f"solo_steps=-1: {AT_LEAST} 0"),
-        (
-            ParameterServer,
             {"consistency": "asynchronous", "staleness": 1},
             "staleness is for consistency='bounded'",
         ),

@@ -30,13 +30,9 @@ class Job:
     """Free workers whose every word is said by the test."""
 
     def __init__(
-        self,
-        workers: int = 2,
-        consistency: Any = "asynchronous",
-        solo_steps: int = 0,
-        **settings: Any,
+        self, workers: int = 2, consistency: Any = "asynchronous", **settings: Any
     ) -> None:
-        strategy = ParameterServer(consistency=consistency, solo_steps=solo_steps)
+        strategy = ParameterServer(consistency=consistency)
         settings = {"batch_size": BATCH, **settings}
         self.stage = FakeStage(workers)
         self.free = Free(job_settings(workers, strategy, **settings))
@@ -116,67 +112,6 @@ class Job:
 # Tasks
 
 
-@pytest.mark.parametrize("consistency", ["asynchronous", "bounded"])
-def test_one_worker_alone_makes_the_first_updates(consistency: Any) -> None:
-    job = Job(3, consistency, solo_steps=2).begun(rows=40)
-    first = job.ask(1)
-    assert first is not None
-    assert first.updates == 0
-    assert job.want(0) is job.want(2) is None
-    job.train(1, first.task)
-    second = job.ask(1)
-    assert second is not None
-    assert job.assigned(0) is None
-    job.train(1, second.task)
-    others = [job.assigned(rank) for rank in (0, 2)]
-    assert [other.updates for other in others if other is not None] == [2, 2]
-
-
-def test_another_goes_on_for_one_that_was_alone_and_is_lost() -> None:
-    job = Job(2, solo_steps=3).begun(rows=40)
-    first = job.want(0)
-    assert job.want(1) is None
-    job.lose(0)
-    assert job.assigned(1) is not None
-    job.replace(0)
-    assert job.want(0) is None
-    assert first is not None
-
-
-def test_another_goes_on_when_there_is_nothing_for_the_one_that_is_alone() -> None:
-    job = Job(2, solo_steps=9)
-    job.say(PlanData(job.stage.members[0], "shards", [4, 4], None, homes=[0, 1]))
-    job.meet()
-    first = job.want(0)
-    assert job.want(1) is None
-    assert first is not None
-    job.train(0, first)
-    assert job.want(0) is None
-    assert job.assigned(1) is not None
-
-
-def test_a_run_that_goes_on_is_past_its_solo_steps() -> None:
-    before = Job(2, solo_steps=1).begun(rows=40)
-    task = before.want(0)
-    assert task is not None
-    before.train(0, task)
-    saved = {"plan": before.free._plan.dump(), "step": 1, "progress": {}}  # type: ignore[union-attr]
-    job = Job(2, solo_steps=1).plan(rows=40, state=saved)
-    assert job.want(0) is not None
-    assert job.want(1) is not None
-
-
-def test_solo_steps_end_with_the_steps_of_a_job() -> None:
-    job = Job(2, solo_steps=9, max_steps=1).begun(rows=40)
-    task = job.want(0)
-    assert job.want(1) is None
-    assert task is not None
-    job.train(0, task, 0)
-    moment = job.moment()
-    assert moment is not None
-    assert moment.last
-
-
 def test_the_first_moment_saves_the_beginning_before_anything_is_handed_out() -> None:
     job = Job().plan()
     assert job.want(0) is None
@@ -194,6 +129,17 @@ def test_who_asked_during_a_moment_gets_a_task_after_it() -> None:
     assert job.assigned(0) is None
     job.meet(0)
     assert job.assigned(0) is not None
+
+
+def test_a_task_says_how_many_updates_all_have_made() -> None:
+    job = Job().begun(rows=40)
+    first = job.ask(0)
+    assert first is not None
+    assert first.updates == 0
+    job.train(0, first.task)
+    second = job.ask(1)
+    assert second is not None
+    assert second.updates == first.task.batches(BATCH)
 
 
 def test_who_asked_before_there_was_a_plan_gets_a_task_later() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from training_in_memory import SHAPE, Calls, Model, StopAt
 
-from flambeau.config import Binding, CodeRef, FileData, JobSettings, ParameterServer
+from flambeau.config import Binding, CodeRef, FileData, JobSettings
 from flambeau.coordination.protocol import Moment
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
@@ -131,7 +131,6 @@ class Training:
     losses: list[float] | None = None
     lr: float = 0.1
     patience: int | None = None
-    solo_steps: int = 0
 
     def __post_init__(self) -> None:
         self.model, self.strategy, self.conductor = Model(), Free(), Given(self.items)
@@ -165,7 +164,6 @@ class Training:
             train=FileData(path="x"),
             valid=FileData(path="y"),
             early_stopping={"patience": self.patience} if self.patience else None,
-            strategy=ParameterServer(consistency="asynchronous", solo_steps=self.solo_steps),
         )
         best = Best("loss") if self.losses is not None else None
         self.trainer = FreeTrainer(settings, parts, self.position, best)
@@ -230,16 +228,16 @@ def test_schedules_move_on_as_often_as_all_workers_together_update() -> None:
 @pytest.mark.parametrize(
     ("known", "updates"),
     [
-        pytest.param([0, 0, 0, 0], 3 + 2, id="the one that is alone at first"),
+        pytest.param([0, 0, 4, 4], 4 * 2, id="as fast as the other"),
         pytest.param([3, 3, 3, 3], 3 + 4 * 2, id="one that begins later"),
         pytest.param([0, 0, 9, 9], 9 + 2 * 2, id="one that was slow"),
     ],
 )
-def test_schedules_are_where_all_workers_are_after_one_was_alone(
+def test_schedules_are_not_behind_what_is_known_of_all_workers(
     known: list[int], updates: int
 ) -> None:
     items = [batch_of(0, number, updates=made) for number, made in enumerate(known)]
-    training = Training([*items, LAST], group=OfTwo(), solo_steps=3).run()
+    training = Training([*items, LAST], group=OfTwo()).run()
     assert training.schedule.state_dict()["updates"] == updates
 
 
