@@ -266,10 +266,7 @@ class WantTask(_Message, frozen=True):
 
 
 class Assigned(_Message, frozen=True):
-    """Train on this. `clock` is set when the worker had been idle: its clock from now on.
-
-    All workers have made so many `updates` so far.
-    """
+    """Train on this; all workers have made so many `updates`. Who was idle has this `clock` now."""
 
     task: Task
     clock: int | None
