@@ -1,5 +1,6 @@
 """The AUC of DLRM on generated clicks: ours with two workers and a server, and the plain one."""
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -33,6 +34,7 @@ class Clicks:
         at = len(parts[0])
         self.train = _columns(parts[0], of_fields[:at].clone())
         self.valid = _columns(parts[1], of_fields[at:].clone())
+        self.base_rate = float(self.train["label"].mean())
 
 
 def plain_aucs(clicks: Clicks, seeds: Sequence[int], processes: int) -> list[float]:
@@ -50,6 +52,7 @@ def plain_auc(clicks: Clicks, seed: int) -> float:
         if isinstance(layer, nn.Linear):  # as ours begin
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
+    nn.init.constant_(model.top[-1].bias, math.log(clicks.base_rate / (1 - clicks.base_rate)))
     parts = [
         torch.optim.Adam(model.dense_parameters(), lr=RATE),
         torch.optim.Adagrad(model.tables.parameters(), lr=TABLE_RATE),
@@ -64,7 +67,7 @@ def plain_auc(clicks: Clicks, seed: int) -> float:
 def our_auc(clicks: Clicks, seed: int, precision: str, directory: Path) -> float:
     """One epoch, so as many updates of as many rows, by workers that do not wait for each other."""
     result = fb.fit(
-        lambda: DLRM(FIELDS, DENSE, DIM, BOTTOM, TOP),
+        lambda: DLRM(FIELDS, DENSE, DIM, BOTTOM, TOP, base_rate=clicks.base_rate),
         train=clicks.train,
         valid=clicks.valid,
         label="label",

@@ -29,6 +29,7 @@ class AFM(nn.Module):
         attention: int = 16,
         *,
         dropout: float = 0.0,
+        base_rate: float = 0.5,
         table: TableSettings | None = None,
     ) -> None:
         super().__init__()
@@ -38,7 +39,7 @@ class AFM(nn.Module):
                 "an attention of at least 1"
             )
         self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
-        self.linear = FirstOrder(fields, dense, table)
+        self.linear = FirstOrder(fields, dense, table, base_rate)
         self.attention = Linear(embedding_dim, attention)
         self.score = Linear(attention, 1, bias=False)
         self.dropout = nn.Dropout(dropout)

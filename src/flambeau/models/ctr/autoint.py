@@ -6,6 +6,7 @@ from typing import final
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
+from flambeau.models.ctr.base_rate import begin_at
 from flambeau.models.ctr.dense_values import DenseVectors, beside, checked
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.linear import Linear
@@ -34,6 +35,7 @@ class AutoInt(nn.Module):
         *,
         dropout: float = 0.0,
         batch_norm: bool = False,
+        base_rate: float = 0.5,
         table: TableSettings | None = None,
     ) -> None:
         super().__init__()
@@ -49,6 +51,7 @@ class AutoInt(nn.Module):
         self.output = Linear((fields + dense) * heads * head_dim, 1)
         width = fields * embedding_dim + dense
         self.deep = Perceptron(width, hidden, 1, dropout, batch_norm) if hidden else None
+        begin_at(base_rate, self.output.bias)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
         """Logits. [rows]"""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
+from flambeau.models.ctr.base_rate import begin_at
 from flambeau.models.ctr.dense_values import beside, checked
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.linear import Linear
@@ -48,6 +49,7 @@ class DCN(nn.Module):
         *,
         dropout: float = 0.0,
         batch_norm: bool = False,
+        base_rate: float = 0.5,
         table: TableSettings | None = None,
     ) -> None:
         super().__init__()
@@ -57,6 +59,7 @@ class DCN(nn.Module):
         self.cross = VectorCross(width, cross_layers)
         self.deep = Perceptron(width, hidden, dropout=dropout, batch_norm=batch_norm)
         self.output = Linear(width + self.deep.width, 1)
+        begin_at(base_rate, self.output.bias)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
         """Logits. [rows]"""

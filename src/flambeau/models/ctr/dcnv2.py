@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
+from flambeau.models.ctr.base_rate import begin_at
 from flambeau.models.ctr.dense_values import beside, checked
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.linear import Linear
@@ -59,6 +60,7 @@ class DCNv2(nn.Module):
         *,
         dropout: float = 0.0,
         batch_norm: bool = False,
+        base_rate: float = 0.5,
         table: TableSettings | None = None,
     ) -> None:
         super().__init__()
@@ -71,6 +73,7 @@ class DCNv2(nn.Module):
         self.deep = Perceptron(width, hidden, dropout=dropout, batch_norm=batch_norm)
         crossed = width if structure == "parallel" else 0
         self.output = Linear(crossed + self.deep.width, 1)
+        begin_at(base_rate, self.output.bias)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
         """Logits. [rows]"""

@@ -26,12 +26,13 @@ class DeepFM(nn.Module):
         *,
         dropout: float = 0.0,
         batch_norm: bool = False,
+        base_rate: float = 0.5,
         table: TableSettings | None = None,
     ) -> None:
         super().__init__()
         self.dense = checked(dense)
         self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
-        self.linear = FirstOrder(fields, dense, table)
+        self.linear = FirstOrder(fields, dense, table, base_rate)
         self.deep = Perceptron(fields * embedding_dim + dense, hidden, 1, dropout, batch_norm)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:

@@ -5,14 +5,20 @@ from collections.abc import Sequence
 from torch import nn
 
 from flambeau.errors import ModelError
+from flambeau.models.ctr.base_rate import begin_at
 
 
 def dense_layers(
-    inputs: int, hidden: Sequence[int], outputs: int | None = None, dropout: float = 0.0
+    inputs: int,
+    hidden: Sequence[int],
+    outputs: int | None = None,
+    dropout: float = 0.0,
+    base_rate: float | None = None,
 ) -> nn.Sequential:
     """Linear layers with ReLU (and dropout) between `inputs` and the last of `hidden`.
 
-    With `outputs` a last linear layer without ReLU follows. [..., inputs] -> [..., outputs]
+    With `outputs` a last linear layer without ReLU follows, which gives logits that begin at
+    `base_rate` if there is one. [..., inputs] -> [..., outputs]
     """
     if inputs < 1 or any(size < 1 for size in hidden):
         raise ModelError(f"layers of {inputs} inputs and {list(hidden)}: each must be at least 1")
@@ -23,5 +29,9 @@ def dense_layers(
         layers += [nn.Linear(inputs, size), nn.ReLU()]
         layers += [nn.Dropout(dropout)] if dropout else []
         inputs = size
-    layers += [nn.Linear(inputs, outputs)] if outputs is not None else []
+    if outputs is not None:
+        last = nn.Linear(inputs, outputs)
+        if base_rate is not None:
+            begin_at(base_rate, last.bias)
+        layers.append(last)
     return nn.Sequential(*layers)

@@ -37,6 +37,7 @@ class DIN(nn.Module):
         normalize: bool = False,
         length: int | None = None,
         padding: int | None = None,
+        base_rate: float | None = None,
         table: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
@@ -45,7 +46,8 @@ class DIN(nn.Module):
         self.item = ItemEmbedding(items)
         self.history = HistoryEmbedding(items, length, padding)
         self.attention = dense_layers(4 * embedding_dim, attention, 1)
-        self.top = dense_layers(self.inputs.width + 2 * embedding_dim, hidden, 1, dropout)
+        width = self.inputs.width + 2 * embedding_dim
+        self.top = dense_layers(width, hidden, 1, dropout, base_rate)
         self.normalize = normalize
 
     def forward(self, ids: Ids, item: Ids, history: Ids, dense: Tensor | None = None) -> Tensor:

@@ -6,6 +6,7 @@ from typing import final
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
+from flambeau.models.ctr.base_rate import begin_at
 from flambeau.models.ctr.dense_values import checked, ready
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.pairs import inner_products, pair_count
@@ -31,6 +32,7 @@ class DLRM(nn.Module):
         *,
         dropout: float = 0.0,
         batch_norm: bool = False,
+        base_rate: float = 0.5,
         table: TableSettings | None = None,
     ) -> None:
         super().__init__()
@@ -42,6 +44,7 @@ class DLRM(nn.Module):
         self.bottom = Perceptron(dense, layers, batch_norm=batch_norm) if dense else None
         width = pair_count(fields + 1) + embedding_dim if dense else pair_count(fields)
         self.top = Perceptron(width, top, 1, dropout, batch_norm)
+        begin_at(base_rate, self.top.output_bias)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
         """Logits. [rows]"""

@@ -11,7 +11,7 @@ from flambeau.errors import ModelError
 from flambeau.models.ctr.dense_layers import dense_layers
 from flambeau.models.ctr.fields import Ids
 from flambeau.models.ctr.flat_inputs import FlatInputs
-from flambeau.models.ctr.mmoe import check_tasks
+from flambeau.models.ctr.mmoe import checked_rates
 
 
 @final
@@ -22,7 +22,8 @@ class ESMM(nn.Module):
     embeddings. Both labels are known for every row shown, clicked or not, so the second tower
     learns from the whole space without ever being trained on its own. The product is given as a
     logit, so that both tasks have the loss "bce". `tasks` are the names of the two outputs;
-    `table` are further settings of the table.
+    `base_rates` the shares of rows with a click and with both, at which they begin; `table` are
+    further settings of the table.
     """
 
     def __init__(
@@ -34,15 +35,18 @@ class ESMM(nn.Module):
         tasks: Sequence[str] = ("click", "conversion"),
         *,
         dropout: float = 0.0,
+        base_rates: Sequence[float] | None = None,
         table: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        check_tasks(tasks)
+        rates = checked_rates(tasks, base_rates)
         if len(tasks) != 2:
             raise ModelError(f"tasks={list(tasks)}: give two, the click and the conversion")
+        clicks, conversions = _factors(*rates)
         self.inputs = FlatInputs(fields, dense, embedding_dim, **(table or {}))
-        self.click = dense_layers(self.inputs.width, hidden, 1, dropout)
-        self.conversion = dense_layers(self.inputs.width, hidden, 1, dropout)
+        width = self.inputs.width
+        self.click = dense_layers(width, hidden, 1, dropout, clicks)
+        self.conversion = dense_layers(width, hidden, 1, dropout, conversions)
         self.tasks = tuple(tasks)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> dict[str, Tensor]:
@@ -61,3 +65,15 @@ def both(first: Tensor, second: Tensor) -> Tensor:
     yes = logsigmoid(first) + logsigmoid(second)
     no = torch.logaddexp(logsigmoid(-first), logsigmoid(first) + logsigmoid(-second))
     return yes - no
+
+
+def _factors(click: float | None, both: float | None) -> tuple[float | None, float | None]:
+    """The share of clicks, and that of conversions among them."""
+    if click is None or both is None:
+        return None, None
+    if not 0.0 < both < click:
+        raise ModelError(
+            f"base_rates={[click, both]}: give the share of rows with a click, and the smaller one "
+            "of those with a click and a conversion"
+        )
+    return click, both / click

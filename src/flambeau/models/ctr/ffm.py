@@ -23,10 +23,11 @@ class FFM(nn.Module):
         dense: int = 13,
         embedding_dim: int = 4,
         *,
+        base_rate: float = 0.5,
         table: TableSettings | None = None,
     ) -> None:
         super().__init__()
-        self.linear = FirstOrder(fields, dense, table)
+        self.linear = FirstOrder(fields, dense, table, base_rate)
         self.fields, self.dim = fields, embedding_dim
         width = (fields or 0) * embedding_dim
         self.embeddings = FieldEmbedding(fields, width, **settings_of(EMBEDDINGS, table))

@@ -31,6 +31,7 @@ class FieldAttention(nn.Module):
         *,
         dropout: float = 0.0,
         batch_norm: bool = False,
+        base_rate: float = 0.5,
         table: TableSettings | None = None,
     ) -> None:
         super().__init__()
@@ -40,7 +41,7 @@ class FieldAttention(nn.Module):
             )
         self.dense = checked(dense)
         self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
-        self.linear = FirstOrder(fields, dense, table)
+        self.linear = FirstOrder(fields, dense, table, base_rate)
         self.attention = SelfAttention(
             embedding_dim, heads, embedding_dim // heads, scaled=True, dropout=dropout
         )

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
+from flambeau.models.ctr.base_rate import begin_at
 from flambeau.models.ctr.dense_values import beside, checked
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.linear import Linear
@@ -76,6 +77,7 @@ class FinalMLP(nn.Module):
         *,
         dropout: float = 0.0,
         batch_norm: bool = False,
+        base_rate: float = 0.5,
         table: TableSettings | None = None,
     ) -> None:
         super().__init__()
@@ -93,6 +95,7 @@ class FinalMLP(nn.Module):
         )
         ends = [(width, *layers)[-1] for layers in (hidden, second)]
         self.fusion = BilinearFusion(ends[0], ends[1], heads)
+        begin_at(base_rate, self.fusion.first.bias)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
         """Logits. [rows]"""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.models.ctr.bags import BagEmbedding
+from flambeau.models.ctr.base_rate import begin_at
 from flambeau.models.ctr.dense_values import checked, ready
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.table_settings import LINEAR, TableSettings, settings_of
@@ -15,11 +16,16 @@ from flambeau.models.ctr.table_settings import LINEAR, TableSettings, settings_o
 class FirstOrder(nn.Module):
     """A bias, a weight for each id (table "linear") and one for each dense value.
 
-    All begin with zero. Without `fields`, a row has any number of ids.
+    All weights begin with zero, the bias with the logit of `base_rate`. Without `fields`, a row has
+    any number of ids.
     """
 
     def __init__(
-        self, fields: int | None = 26, dense: int = 13, table: TableSettings | None = None
+        self,
+        fields: int | None = 26,
+        dense: int = 13,
+        table: TableSettings | None = None,
+        base_rate: float = 0.5,
     ) -> None:
         super().__init__()
         settings = settings_of(LINEAR, table)
@@ -29,7 +35,8 @@ class FirstOrder(nn.Module):
             else BagEmbedding(1, LINEAR, **settings)
         )
         self.dense = checked(dense)
-        self.bias = nn.Parameter(torch.zeros(1))
+        self.bias = nn.Parameter(torch.empty(1))
+        begin_at(base_rate, self.bias)
         self.weight = nn.Parameter(torch.zeros(dense)) if dense else None
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:

@@ -25,10 +25,11 @@ class FM(nn.Module):
         dense: int = 13,
         embedding_dim: int = 16,
         *,
+        base_rate: float = 0.5,
         table: TableSettings | None = None,
     ) -> None:
         super().__init__()
-        self.linear = FirstOrder(fields, dense, table)
+        self.linear = FirstOrder(fields, dense, table, base_rate)
         settings = settings_of(EMBEDDINGS, table)
         self.embeddings = (
             FieldEmbedding(fields, embedding_dim, **settings)

@@ -17,10 +17,15 @@ class LR(nn.Module):
     """
 
     def __init__(
-        self, fields: int | None = 26, dense: int = 13, *, table: TableSettings | None = None
+        self,
+        fields: int | None = 26,
+        dense: int = 13,
+        *,
+        base_rate: float = 0.5,
+        table: TableSettings | None = None,
     ) -> None:
         super().__init__()
-        self.linear = FirstOrder(fields, dense, table)
+        self.linear = FirstOrder(fields, dense, table, base_rate)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
         """Logits. [rows]"""

@@ -17,8 +17,9 @@ class MMoE(nn.Module):
     """Logits by task, from experts that all tasks share.
 
     Each of `experts` is a network of the layers `hidden`; a task's gate, a softmax of a linear
-    layer, says how much of each expert its tower (the layers `tower`) gets. `table=` are further
-    settings of the table.
+    layer, says how much of each expert its tower (the layers `tower`) gets. `base_rates`
+    are the shares of ones among the labels of each task, at which its logits begin. `table=` are
+    further settings of the table.
     """
 
     def __init__(
@@ -32,10 +33,11 @@ class MMoE(nn.Module):
         experts: int = 4,
         tower: Sequence[int] = (32,),
         dropout: float = 0.0,
+        base_rates: Sequence[float] | None = None,
         table: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        check_tasks(tasks)
+        rates = checked_rates(tasks, base_rates)
         if experts < 1 or not hidden:
             raise ModelError(f"experts={experts} of the layers {list(hidden)}: give some of both")
         self.inputs = FlatInputs(fields, dense, embedding_dim, **(table or {}))
@@ -44,7 +46,9 @@ class MMoE(nn.Module):
             dense_layers(width, hidden, dropout=dropout) for _ in range(experts)
         )
         self.gates = nn.ModuleList(nn.Linear(width, experts) for _ in tasks)
-        self.towers = nn.ModuleList(dense_layers(hidden[-1], tower, 1, dropout) for _ in tasks)
+        self.towers = nn.ModuleList(
+            dense_layers(hidden[-1], tower, 1, dropout, rate) for rate in rates
+        )
         self.tasks = tuple(tasks)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> dict[str, Tensor]:
@@ -58,7 +62,14 @@ class MMoE(nn.Module):
         return logits
 
 
-def check_tasks(tasks: Sequence[str]) -> None:
-    """Refuse tasks that are not several different names."""
+def checked_rates(
+    tasks: Sequence[str], base_rates: Sequence[float] | None
+) -> Sequence[float | None]:
+    """The base rate of each task; refuses tasks that are not several different names."""
     if isinstance(tasks, str) or not tasks or len(set(tasks)) != len(tasks):
         raise ModelError(f"tasks={tasks!r}: give different names, as label= has them")
+    if base_rates is None:
+        return [None] * len(tasks)
+    if len(base_rates) != len(tasks):
+        raise ModelError(f"base_rates={list(base_rates)}: give one for each of {list(tasks)}")
+    return base_rates

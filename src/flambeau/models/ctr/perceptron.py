@@ -51,6 +51,13 @@ class Perceptron(nn.Module):
         out: Tensor = self.layers(x)
         return out
 
+    @property
+    def output_bias(self) -> nn.Parameter:
+        """That of the last layer."""
+        last = self.layers[-1]
+        assert isinstance(last, Linear), "made with outputs="
+        return last.bias
+
     def _hooked(self) -> bool:
         """Whether somebody wants to be told when a layer is called."""
         return _has_any_global_hook() or any(  # type: ignore[no-untyped-call]

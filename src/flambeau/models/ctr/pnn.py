@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
+from flambeau.models.ctr.base_rate import begin_at
 from flambeau.models.ctr.dense_values import beside, checked
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.pairs import inner_products, pair_count
@@ -34,6 +35,7 @@ class PNN(nn.Module):
         *,
         dropout: float = 0.0,
         batch_norm: bool = False,
+        base_rate: float = 0.5,
         table: TableSettings | None = None,
     ) -> None:
         super().__init__()
@@ -45,6 +47,7 @@ class PNN(nn.Module):
         products = self.inner * pair_count(fields) + self.outer * embedding_dim**2
         width = fields * embedding_dim + products + dense
         self.deep = Perceptron(width, hidden, 1, dropout, batch_norm)
+        begin_at(base_rate, self.deep.output_bias)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
         """Logits. [rows]"""

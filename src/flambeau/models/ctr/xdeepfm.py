@@ -74,12 +74,13 @@ class XDeepFM(nn.Module):
         *,
         dropout: float = 0.0,
         batch_norm: bool = False,
+        base_rate: float = 0.5,
         table: TableSettings | None = None,
     ) -> None:
         super().__init__()
         self.dense = checked(dense)
         self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
-        self.linear = FirstOrder(fields, dense, table)
+        self.linear = FirstOrder(fields, dense, table, base_rate)
         self.cin = CompressedInteraction(fields, cin)
         self.cin_output = Linear(self.cin.width, 1, bias=False)
         self.deep = Perceptron(fields * embedding_dim + dense, hidden, 1, dropout, batch_norm)

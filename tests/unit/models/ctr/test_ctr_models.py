@@ -105,6 +105,23 @@ def test_training_lowers_the_loss(name: str) -> None:
 
 
 @every_model
+def test_logits_begin_at_the_base_rate(name: str) -> None:
+    ids, numbers = torch.ones(4, FIELDS, dtype=torch.int64), torch.ones(4, DENSE)
+    logits = []
+    for rate in ({}, {"base_rate": 0.2}):
+        torch.manual_seed(0)
+        logits.append(small(name, **rate).eval()(ids, numbers))
+    torch.testing.assert_close(logits[1] - logits[0], torch.full((4,), np.log(0.25)).float())
+
+
+@every_model
+@pytest.mark.parametrize("rate", [0.0, 1.0, -0.1, 25.0, float("nan")])
+def test_a_base_rate_that_is_no_share_is_refused(name: str, rate: float) -> None:
+    with pytest.raises(ModelError, match="give the share of ones among the labels"):
+        small(name, base_rate=rate)
+
+
+@every_model
 def test_rows_may_have_no_numbers(name: str) -> None:
     model = small(name, dense=0)
     attached(model)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from in_process import applied, ready, train
@@ -14,7 +16,7 @@ HISTORY = from_lists([[8, 9], [], [7]])
 DENSE = torch.tensor([[0.5], [1.0], [-2.0]])
 
 
-def small(**changes: bool) -> DIN:
+def small(**changes: Any) -> DIN:
     torch.manual_seed(0)
     model = DIN(2, 1, 3, (5,), (4,), table={"initializer": {"scale": 1.0}}, **changes)
     ready(model)
@@ -42,6 +44,12 @@ def test_the_formula(normalize: bool) -> None:
         expected.append(applied(model.top, inputs)[0])
     found = model(IDS, ITEM, HISTORY, DENSE)
     assert torch.allclose(found, torch.stack(expected), atol=1e-6)
+
+
+def test_logits_begin_at_the_base_rate() -> None:
+    model = small(base_rate=0.2)
+    torch.nn.init.zeros_(model.top[-1].weight)
+    assert torch.allclose(torch.sigmoid(model(IDS, ITEM, HISTORY, DENSE)), torch.tensor(0.2))
 
 
 @pytest.mark.parametrize("normalize", [False, True])

@@ -89,6 +89,29 @@ def test_weights_multiply_the_rows_of_all_tasks() -> None:
     assert torch.allclose(found, expected)
 
 
+@pytest.mark.parametrize("name", ["mmoe", "esmm"])
+def test_tasks_begin_at_their_base_rates(name: str) -> None:
+    rates = {"click": 0.2, "conversion": 0.02}
+    model = build(name, fields=2, hidden=(4,), tasks=tuple(rates), base_rates=[*rates.values()])
+    ready(model)
+    for name, weights in model.named_parameters():
+        if name.endswith("weight"):  # so that only the last biases are left
+            torch.nn.init.zeros_(weights)
+    found = model(IDS)
+    for task, rate in rates.items():
+        assert torch.allclose(torch.sigmoid(found[task]), torch.tensor(rate))
+
+
+def test_base_rates_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"base_rates=\[0.2\]: give one for each of"):
+        MMoE(2, tasks=("a", "b"), base_rates=[0.2])
+    with pytest.raises(ModelError, match=r"base_rate=1\.5: give the share of ones"):
+        MMoE(2, tasks=("a", "b"), base_rates=[0.2, 1.5])
+    for rates in ([0.2, 0.3], [0.2, 0.2], [0.2, 0.0]):
+        with pytest.raises(ModelError, match="the smaller one of those with a click and"):
+            ESMM(2, base_rates=rates)
+
+
 def test_tasks_that_are_no_names_are_refused() -> None:
     with pytest.raises(ModelError, match="give different names"):
         MMoE(2, tasks=("a", "a"))
