@@ -9,10 +9,20 @@ import pyarrow as pa
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_runs import DeepFm, History, add_checkpoint, clicks, some_rows, write_run
+from small_runs import (
+    BINDINGS,
+    DeepFm,
+    History,
+    add_checkpoint,
+    clicks,
+    some_rows,
+    write_run,
+    write_zoo_run,
+)
 
 import flambeau as fb
 from flambeau.checkpoint import RunDirectory
+from flambeau.config import Binding
 from flambeau.errors import CheckpointError, ConfigError, DataError, ModelError
 from flambeau.inference.export import ExportOptions
 from flambeau.job.exporting import export_run
@@ -179,6 +189,18 @@ def test_a_delta_to_an_export_of_another_model_is_refused(tmp_path: Path) -> Non
     export(write_run(tmp_path / "a", "DeepFm"), tmp_path / "day1")
     with pytest.raises(ConfigError, match=f"since={tmp_path / 'day1'}: it has other tables"):
         export(write_run(tmp_path / "b", "History"), tmp_path / "day2", since=tmp_path / "day1")
+
+
+def test_a_delta_of_a_model_with_other_weights_is_refused(tmp_path: Path) -> None:
+    binding = Binding(**BINDINGS["DeepFm"])
+    runs = [
+        write_zoo_run(tmp_path / name, name, {"fields": 3, "dense": 2}, binding=binding, loss="bce")
+        for name in ("dlrm", "dcnv2")
+    ]
+    export(runs[0], tmp_path / "day1")
+    with pytest.raises(ConfigError, match="its model has other weights, so there is no delta"):
+        export(runs[1], tmp_path / "day2", since=tmp_path / "day1")
+    assert not (tmp_path / "day2").exists()
 
 
 def test_a_delta_whose_base_was_replaced_or_is_gone_is_not_loaded(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,7 +86,10 @@ class Bound(Settings):
 
 
 class Description(Bound):
-    """An export: which, its graph, its look-ups and tables, and what it adds to."""
+    """An export: which, its graph, its look-ups and tables, and what it adds to.
+
+    `weights` are the shapes of the model's weights by name, tables apart.
+    """
 
     version: int = VERSION
     flambeau: str
@@ -99,6 +102,7 @@ class Description(Bound):
     graph_here: bool = True
     lookups: tuple[Lookup, ...] = ()
     tables: dict[str, TableFile]
+    weights: Mapping[str, tuple[int, ...]] = {}
     since: Since | None = None
 
     def write(self, folder: Path) -> None:

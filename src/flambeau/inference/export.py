@@ -144,6 +144,7 @@ class _Writing:
             graph_here=here,
             lookups=lookups,
             tables=tables,
+            weights=self._weights(),
             **dict(trained.bound),
             since=None if self._base is None else self._base.since,
         )
@@ -218,6 +219,10 @@ class _Writing:
             default=tuple(default_row(table.spec).tolist()),
         )
 
+    def _weights(self) -> dict[str, tuple[int, ...]]:
+        model = self._trained.model
+        return {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
+
     def _require_same_model(self, graph: GraphFile, lookups: tuple[Lookup, ...]) -> None:
         """A delta is of the same model, with tables stored alike."""
         assert self._base is not None
@@ -234,6 +239,8 @@ class _Writing:
                 differs.append("its graph has another format or other inputs")
             if (known.lookups, known.binding) != (lookups, self._trained.bound.binding):
                 differs.append("its columns or look-ups differ")
+            if known.weights and known.weights != self._weights():
+                differs.append("its model has other weights")
         if differs:
             raise ConfigError(
                 f"since={self._base.name}: {' and '.join(differs)}, so there is no delta to it; "

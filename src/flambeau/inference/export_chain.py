@@ -84,17 +84,19 @@ def open_chain(folder: Path, open_run: OpenRun) -> Chain:
 def newest_of(place: Path, loaded: str | None = None) -> Path:
     """The export to use at a place.
 
-    A folder of exports means the newest in it. An export means itself, or the newest of its
-    neighbours that add to it (or to `loaded`, the id of one that is in use).
+    A folder of exports means the newest in it. An export means itself; if `loaded`, the id of one
+    that is in use, is given, it means the newest of its neighbours that add to either.
     """
     if not is_export(place):
         found = _exports(place) if place.is_dir() else {}
         if not found:
             raise DataError(f"{place} is neither an export nor a folder of exports, nor a run")
         return max(found, key=lambda path: found[path].created)
+    if loaded is None:
+        return place
     own = read_description(place)
     around = _exports(place.resolve().parent)
-    heirs = {own.id} | ({loaded} if loaded else set())
+    heirs = {own.id, loaded}
     best, created = place, own.created
     for path, description in sorted(around.items(), key=lambda item: item[1].created):
         if description.since is not None and description.since.id in heirs:

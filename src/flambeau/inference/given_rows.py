@@ -103,8 +103,12 @@ def _as_trained(name: str, column: pa.Array, trained: str | None) -> pa.Array:
         return _floats(column) if wanted == "floats" and kind == "integers" else column
     if wanted == "integers" and pa.types.is_floating(column.type):
         return _whole(name, column)
+    how = ""
+    if (kind, wanted) == ("texts", "integers"):
+        how = f" (texts of Criteo logs by flambeau.data.text_hash.hash_texts(texts, {name!r}))"
     raise DataError(
-        f"column '{name}' holds {kind}, but the model was trained with {wanted}; convert it first"
+        f"column '{name}' holds {kind}, but the model was trained with {wanted}; convert it "
+        f"first{how}"
     )
 
 

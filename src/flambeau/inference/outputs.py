@@ -49,13 +49,24 @@ def _columns(output: Tensor, loss: str | None) -> dict[str, pa.Array]:
         probability = torch.sigmoid(flat) if loss == "bce" else flat
         name = "probability" if flat.dim() == 1 else "probabilities"
         return {
-            "prediction": _array((probability > 0.5).long()),
+            "prediction": _classes((probability > 0.5).long(), probability),
             name: _array(probability),
         }
     if loss in ("cross_entropy", "nll") and flat.dim() == 2:
         probabilities = torch.softmax(flat, dim=1) if loss == "cross_entropy" else flat.exp()
-        return {"prediction": _array(flat.argmax(dim=1)), "probabilities": _array(probabilities)}
+        return {
+            "prediction": _classes(flat.argmax(dim=1), flat),
+            "probabilities": _array(probabilities),
+        }
     return {"prediction": _array(flat)}
+
+
+def _classes(values: Tensor, output: Tensor) -> pa.Array:
+    """Classes; none where the output says nothing, for it is not a number."""
+    if values.dim() != 1:
+        return _array(values)
+    unknown = output.isnan().reshape(len(values), -1).any(dim=1)
+    return pa.array(values.numpy(), mask=unknown.numpy())
 
 
 def _array(values: Tensor) -> pa.Array:

@@ -147,11 +147,15 @@ def _no_code(ref: CodeRef) -> Any:
 
 
 def _as_trained(data: FileData, trained: Any) -> FileData:
-    """Files of which nothing else is said are like those of the training, if their names are."""
-    told = data.format is not None or data.options
-    if told or not isinstance(trained, FileData) or _suffixes(data) != _suffixes(trained):
+    """Files are like those of the training, if their names or format are, but for what is said."""
+    if not isinstance(trained, FileData):
         return data
-    return data.model_copy(update={"format": trained.format, "options": trained.options})
+    if data.format is None and _suffixes(data) != _suffixes(trained):
+        return data
+    if data.format not in (None, trained.format):
+        return data
+    options = {**trained.options, **data.options}
+    return data.model_copy(update={"format": trained.format, "options": options})
 
 
 def _suffixes(data: FileData) -> list[str]:

@@ -26,6 +26,13 @@ def test_bce_prob_takes_probabilities_as_they_are() -> None:
     assert found == {"prediction": [1, 0], "probability": [0.75, 0.25]}
 
 
+@pytest.mark.parametrize("loss", ["bce", "cross_entropy"])
+def test_no_class_is_given_where_the_output_is_not_a_number(loss: str) -> None:
+    output = torch.tensor([[0.2, 2.0], [float("nan"), 1.0]])[:, : 1 if loss == "bce" else 2]
+    prediction = prediction_columns(output, loss)["prediction"]
+    assert prediction.to_pylist() == [1, None]
+
+
 def test_bce_of_several_labels_gives_lists() -> None:
     found = columns(torch.tensor([[2.0, -2.0]]), "bce")
     assert found["prediction"] == [[1, 0]]

@@ -49,6 +49,7 @@ def test_a_delta_beside_the_export_is_found_and_used(run: RunDirectory, tmp_path
     assert not predictor.refresh()
     train_on(run, 2)
     export(run, exports / "day2", since=exports / "day1")
+    assert score(fb.Predictor.load(exports / "day1")) == before  # what was asked for
     assert predictor.refresh()
     assert score(predictor) == pytest.approx(score(fb.Predictor.load(run.path)), abs=1e-6)
     assert score(predictor) != before

@@ -1,5 +1,6 @@
 """CSV and TSV files; a shard is a range of lines."""
 
+import csv as python_csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,10 @@ from flambeau.errors import DataError
 SUFFIXES = (".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz", ".tsv.zst")
 _ROW = re.compile(r"Row #(\d+): ")
 _CONVERSION = "CSV conversion error"
+_NO_HEADER = (
+    "; if its first line has no names, give them as the option names, or for click logs "
+    "format='criteo'"
+)
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 
@@ -108,7 +113,7 @@ class CsvSource(StreamedSource):
         if names is None:
             with reading(path, "CSV"):
                 names, start = self._header(path)
-        require_unique_names(list(names), path)
+        require_unique_names(list(names), path, _NO_HEADER)
         if compression_of(path) is not None:
             return [_Lines(path, tuple(names), start, None)]
         ranges = csv_lines.line_ranges(path, start, self._shard_bytes)
@@ -116,7 +121,14 @@ class CsvSource(StreamedSource):
 
     def _header(self, path: str) -> tuple[list[str], int]:
         line, end = csv_lines.header_line(path)
-        return csv.open_csv(pa.BufferReader(line), parse_options=self._format()).schema.names, end
+        # Arrow would do so in threads, which abort the process if it ends early.
+        try:
+            names = next(python_csv.reader([line.decode()], delimiter=self._delimiter), [])
+        except (UnicodeDecodeError, python_csv.Error) as error:
+            raise pa.ArrowInvalid(f"the line of names: {error}") from error
+        if not names:
+            raise pa.ArrowInvalid("it is empty")
+        return names, end
 
     def _infer(self, lines: _Lines, types: Mapping[str, str]) -> pa.Schema:
         given = {name: _type(name, kind, lines) for name, kind in types.items()}

@@ -8,11 +8,11 @@ from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
 
 
-def require_unique_names(names: list[str], path: str) -> None:
+def require_unique_names(names: list[str], path: str, hint: str = "") -> None:
     """Raise `DataError` when two columns share a name."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise DataError(f"{shown(path)} has more than one column named {repeated[0]!r}")
+        raise DataError(f"{shown(path)} has more than one column named {repeated[0]!r}{hint}")
 
 
 def require_same_schema(first: pa.Schema, first_path: str, schema: pa.Schema, path: str) -> None:

@@ -1,6 +1,8 @@
 """The logit that a model gives before it has learnt anything."""
 
 import math
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,9 +16,12 @@ def begin_at(base_rate: float, bias: Tensor) -> None:
     Otherwise the first updates move all weights towards it at once, and the more so when gradients
     are late: workers that do not wait for each other overshoot it together.
     """
-    if not 0.0 < base_rate < 1.0:
-        raise ModelError(
-            f"base_rate={base_rate!r}: give the share of ones among the labels, between 0 and 1"
-        )
+    require_share(base_rate, f"base_rate={base_rate!r}")
     with torch.no_grad():
         bias.fill_(math.log(base_rate / (1.0 - base_rate)))
+
+
+def require_share(value: Any, named: str) -> None:
+    """Refuse what is not a share of ones that leaves some zeros."""
+    if not (isinstance(value, Real) and 0.0 < float(value) < 1.0):
+        raise ModelError(f"{named}: give the share of ones among the labels, between 0 and 1")

@@ -71,7 +71,7 @@ def _factors(click: float | None, both: float | None) -> tuple[float | None, flo
     """The share of clicks, and that of conversions among them."""
     if click is None or both is None:
         return None, None
-    if not 0.0 < both < click:
+    if not both < click:
         raise ModelError(
             f"base_rates={[click, both]}: give the share of rows with a click, and the smaller one "
             "of those with a click and a conversion"

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
+from flambeau.models.ctr.base_rate import require_share
 from flambeau.models.ctr.dense_layers import dense_layers
 from flambeau.models.ctr.fields import Ids
 from flambeau.models.ctr.flat_inputs import FlatInputs
@@ -72,4 +73,6 @@ def checked_rates(
         return [None] * len(tasks)
     if len(base_rates) != len(tasks):
         raise ModelError(f"base_rates={list(base_rates)}: give one for each of {list(tasks)}")
+    for task, rate in zip(tasks, base_rates, strict=True):
+        require_share(rate, f"base_rates has {rate!r} for {task!r}")
     return base_rates

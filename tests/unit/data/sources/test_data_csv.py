@@ -174,8 +174,22 @@ def test_other_names_in_a_later_file(tmp_path):
 
 
 def test_repeated_names_are_refused(tmp_path):
-    with pytest.raises(DataError, match="more than one column named 'a'"):
+    with pytest.raises(DataError, match=r"more than one column named 'a'; .* format='criteo'"):
         CsvSource(write(tmp_path / "a.csv", "a,a\n1,2\n"))
+
+
+def test_names_may_be_quoted(tmp_path):
+    source = CsvSource(write(tmp_path / "a.csv", '"a, or ""b""",c\n1,2\n'))
+    assert source.schema.names == ['a, or "b"', "c"]
+
+
+@pytest.mark.parametrize(
+    ("header", "message"), [(b"\xff\xfe,b\n1,2\n", "utf-8"), (b"\n\n", "empty")]
+)
+def test_a_first_line_without_names_is_refused(tmp_path, header, message):
+    (tmp_path / "a.csv").write_bytes(header)
+    with pytest.raises(DataError, match=rf"a\.csv cannot be read as CSV: .*{message}"):
+        CsvSource(str(tmp_path / "a.csv"))
 
 
 @pytest.mark.parametrize("cut", [20, 200, 1000])

@@ -115,8 +115,8 @@ def test_logits_begin_at_the_base_rate(name: str) -> None:
 
 
 @every_model
-@pytest.mark.parametrize("rate", [0.0, 1.0, -0.1, 25.0, float("nan")])
-def test_a_base_rate_that_is_no_share_is_refused(name: str, rate: float) -> None:
+@pytest.mark.parametrize("rate", [0.0, 1.0, -0.1, 25.0, float("nan"), "abc"])
+def test_a_base_rate_that_is_no_share_is_refused(name: str, rate: Any) -> None:
     with pytest.raises(ModelError, match="give the share of ones among the labels"):
         small(name, base_rate=rate)
 
