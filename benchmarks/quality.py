@@ -7,7 +7,7 @@ and the best that the model closes.
 
 import argparse
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,6 @@ class Pace:
     table_rate: float = 0.05
     embedding_rate: float | None = None
     epochs: int = 1
-    arguments: dict[str, Any] = field(default_factory=dict)
 
 
 #: Most models learn rows by heart after one epoch. Those of few parameters learn slowly and for
@@ -47,7 +46,6 @@ PACES = {
     "fm": Pace(rate=1e-2, table_rate=0.02, epochs=4),
     "ffm": Pace(rate=1e-2),
     "afm": Pace(rate=1e-2, embedding_rate=0.2),
-    "autoint": Pace(arguments={"hidden": (400, 400)}),
 }
 
 
@@ -99,7 +97,7 @@ def prepared(clicks: pa.Table) -> pa.Table:
 def train(name: str, directory: Path, epochs: int | None, batch_size: int) -> float:
     """The AUC of a model after training by one worker with its tables in it."""
     pace = PACES.get(name, Pace())
-    arguments: dict[str, Any] = {"fields": FIELDS, "dense": DENSE, **pace.arguments}
+    arguments: dict[str, Any] = {"fields": FIELDS, "dense": DENSE}
     if pace.embedding_rate is not None:
         own = fb.optim("adagrad", lr=pace.embedding_rate)
         arguments["table"] = {"embeddings": {"optimizer": own}}

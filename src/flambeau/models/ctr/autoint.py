@@ -20,7 +20,7 @@ class AutoInt(nn.Module):
     """w attention^L(x) + b, where a dense value is a further field: its number times a vector.
 
     Each of `layers` has `heads` of `head_dim` numbers. With `hidden`, + MLP([x_1 ... x_F, dense]),
-    which the paper calls AutoInt+.
+    which the paper calls AutoInt+; `hidden=()` is without.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class AutoInt(nn.Module):
         layers: int = 3,
         heads: int = 2,
         head_dim: int = 16,
-        hidden: Sequence[int] = (),
+        hidden: Sequence[int] = (400, 400),
         *,
         dropout: float = 0.0,
         batch_norm: bool = False,

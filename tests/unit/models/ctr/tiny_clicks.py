@@ -28,7 +28,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "xdeepfm": {"hidden": (4, 3), "cin": (3, 2)},
     "pnn": {"hidden": (4, 3)},
     "afm": {"attention": 3},
-    "autoint": {"layers": 2, "heads": 2, "head_dim": 3},
+    "autoint": {"layers": 2, "heads": 2, "head_dim": 3, "hidden": ()},
     "dlrm": {"bottom": (4,), "top": (4, 3)},
     "final_mlp": {"hidden": (4, 4), "second": (6,), "gate": (3,), "heads": 2},
     "field_attention": {"hidden": (4, 3), "heads": 2},
