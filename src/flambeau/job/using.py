@@ -150,9 +150,11 @@ def _as_trained(data: FileData, trained: Any) -> FileData:
     """Files are like those of the training, if their names or format are, but for what is said."""
     if not isinstance(trained, FileData):
         return data
-    if data.format is None and _suffixes(data) != _suffixes(trained):
-        return data
-    if data.format not in (None, trained.format):
+    if data.format is None:
+        alike = _suffixes(data) == _suffixes(trained)
+    else:
+        alike = data.format == trained.format
+    if not alike:
         return data
     options = {**trained.options, **data.options}
     return data.model_copy(update={"format": trained.format, "options": options})

@@ -109,11 +109,12 @@ class CsvSource(StreamedSource):
             yield from rows_between(self._parse(lines, columns, self._types()), start, stop)
 
     def _cut(self, path: str, names: Sequence[str] | None) -> list[_Lines]:
-        start = 0
+        start, hint = 0, ""
         if names is None:
             with reading(path, "CSV"):
                 names, start = self._header(path)
-        require_unique_names(list(names), path, _NO_HEADER)
+            hint = _NO_HEADER
+        require_unique_names(list(names), path, hint)
         if compression_of(path) is not None:
             return [_Lines(path, tuple(names), start, None)]
         ranges = csv_lines.line_ranges(path, start, self._shard_bytes)

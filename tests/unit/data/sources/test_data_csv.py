@@ -178,6 +178,11 @@ def test_repeated_names_are_refused(tmp_path):
         CsvSource(write(tmp_path / "a.csv", "a,a\n1,2\n"))
 
 
+def test_repeated_names_that_were_given_are_refused(tmp_path):
+    with pytest.raises(DataError, match=r"more than one column named 'a'$"):
+        CsvSource(write(tmp_path / "a.csv", "1,2\n"), names=["a", "a"])
+
+
 def test_names_may_be_quoted(tmp_path):
     source = CsvSource(write(tmp_path / "a.csv", '"a, or ""b""",c\n1,2\n'))
     assert source.schema.names == ['a, or "b"', "c"]
