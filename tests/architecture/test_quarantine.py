@@ -9,16 +9,14 @@ from fnmatch import fnmatch
 import pytest
 from source_tree import SRC, Rule, SourceFile, imports, source_files
 
-RAY_HOMES = ("clusters/ray*", "features/*ray*", "features/*daft*")
 HOMES = {
     "pyspark": ("clusters/spark*", "features/*spark*", "spark/*", "compat/sparktorch*"),
-    "ray": RAY_HOMES,
-    "daft": RAY_HOMES,
+    "ray": ("clusters/ray*", "features/*ray*"),
 }
 # What the driver and the agents load: they start before torch, or without it.
 LEAN = {"errors", "config", "observe", "messaging", "coordination", "clusters", "cli"}
 LOADS_TORCH = ("torch", "torchvision", "safetensors.torch")
-HEAVY = ("torch", "pyspark", "ray", "daft", "numba", "pandas")
+HEAVY = ("torch", "pyspark", "ray", "numba", "pandas")
 
 
 def strays(file: SourceFile) -> Iterator[str]:

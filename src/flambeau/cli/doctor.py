@@ -33,11 +33,12 @@ class Check:
 
 
 def report(timeout: float = 10.0) -> list[Check]:
-    """All findings; each external program is given `timeout` seconds to answer."""
-    programs = [_java, _slurm, _mpi, _ssh]
+    """Return all findings about what the clusters of this version can use.
+
+    Each external program is given `timeout` seconds to answer.
+    """
     here = [_python(), _torch(), _cores(), _memory(), _network(), _folder()]
-    packages = [_package("pyspark", "Spark", "spark"), _package("ray", "Ray", "ray")]
-    return here + packages + [check(timeout) for check in programs]
+    return [*here, _package("pyspark", "Spark", "spark"), _java(timeout)]
 
 
 def show(checks: list[Check], console: Console) -> None:
@@ -201,22 +202,6 @@ def _java(timeout: float) -> Check:
     if check.ok and major is not None and int(major[1]) < 17:
         return Check("Java", False, f"{check.detail}; Spark 4 needs 17", remedy)
     return check
-
-
-def _slurm(timeout: float) -> Check:
-    remedy = "run on a login node of the cluster, or apt-get install slurm-client"
-    # Unlike --version, listing the partitions shows that the controller answers.
-    command = ["sinfo", "--noheader", "--format=%P %D nodes"]
-    return _ask("Slurm", command, timeout, remedy, lambda text: f"partition {text}")
-
-
-def _mpi(timeout: float) -> Check:
-    program = "mpiexec" if shutil.which("mpiexec") else "mpirun"
-    return _ask("MPI", [program, "--version"], timeout, "apt-get install openmpi-bin")
-
-
-def _ssh(timeout: float) -> Check:
-    return _ask("ssh", ["ssh", "-V"], timeout, "apt-get install openssh-client")
 
 
 def _ask(
