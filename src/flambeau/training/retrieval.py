@@ -16,15 +16,24 @@ Truth = Tensor | Jagged | Sequence[Sequence[int]]
 
 
 def retrieval_metrics(
-    queries: Tensor, items: Tensor, truth: Truth, k: int | Sequence[int] = 10
+    queries: Tensor,
+    items: Tensor,
+    truth: Truth,
+    k: int | Sequence[int] = 10,
+    *,
+    seen: Truth | None = None,
 ) -> dict[str, float]:
     """`recall@k` and `ndcg@k` of queries [n, d] that look for items [m, d] by product.
 
     `truth` says which items, by their places 0 to m - 1, are right for each query: one each ([n]),
-    a `Jagged` or lists. Queries without any are left out. All items are compared, in pieces: memory
-    is bounded whatever n and m are. Use it with vectors of `user_vectors` and `item_vectors`.
+    a `Jagged` or lists. Queries without any are left out. Items that are `seen` (in the same form)
+    take no place in the ranking of their query, except those that are right. All items are
+    compared, in pieces: memory is bounded whatever n and m are. Use it with vectors of
+    `user_vectors` and `item_vectors`.
     """
-    right = _truth(truth, queries, items)
+    _check_vectors(queries, items)
+    right = _places(truth, "truth", queries, items)
+    known = None if seen is None else _places(seen, "seen", queries, items)
     ks = [k] if isinstance(k, int) else list(k)
     if not ks or min(ks) < 1:
         raise DataError(f"k={k}: give a number of places, or several, each at least 1")
@@ -33,7 +42,8 @@ def retrieval_metrics(
     asked = int((right.lengths > 0).sum())
     for start in range(0, len(queries), _QUERIES):
         piece = right.slice(start, start + _QUERIES)
-        found = _nearest(queries[start : start + _QUERIES], items, depth)
+        hidden = None if known is None else _without(known.slice(start, start + _QUERIES), piece)
+        found = _nearest(queries[start : start + _QUERIES], items, depth, hidden)
         hits = _hits(found, piece, len(items))
         sums += torch.stack([_recall_and_ndcg(hits, piece.lengths, each) for each in ks])
     means = (sums / asked).tolist() if asked else [[torch.nan, torch.nan]] * len(ks)
@@ -44,40 +54,62 @@ def retrieval_metrics(
     }
 
 
-def _truth(truth: Truth, queries: Tensor, items: Tensor) -> Jagged:
+def _check_vectors(queries: Tensor, items: Tensor) -> None:
     if queries.dim() != 2 or items.dim() != 2 or queries.shape[1] != items.shape[1]:
         raise DataError(
             f"queries of {list(queries.shape)} and items of {list(items.shape)}: give vectors "
             "[n, d] and [m, d] of the same length"
         )
-    if isinstance(truth, Tensor):
-        truth = from_rows(truth)
-    right = truth if isinstance(truth, Jagged) else from_lists(truth)
-    if len(right) != len(queries):
-        raise DataError(f"truth for {len(right)} queries, and there are {len(queries)}")
-    places = right.ids
+
+
+def _places(given: Truth, name: str, queries: Tensor, items: Tensor) -> Jagged:
+    """The items that `given` names for each query, each once."""
+    if isinstance(given, Tensor):
+        given = from_rows(given)
+    bags = given if isinstance(given, Jagged) else from_lists(given)
+    if len(bags) != len(queries):
+        raise DataError(f"{name} for {len(bags)} queries, and there are {len(queries)}")
+    places = bags.ids
     if len(places) and not 0 <= int(places.min()) <= int(places.max()) < len(items):
         raise DataError(
-            f"truth names item {int(places.max())} (or below 0: {int(places.min())}); items are "
+            f"{name} names item {int(places.max())} (or below 0: {int(places.min())}); items are "
             f"given by their places, 0 to {len(items) - 1}"
         )
-    return _distinct(right, len(items))
+    return _distinct(bags, len(items))
 
 
-def _distinct(right: Jagged, items: int) -> Jagged:
+def _distinct(bags: Jagged, items: int) -> Jagged:
     """The bags with each item once."""
-    pairs = torch.unique(right.rows * items + right.ids)
-    lengths = torch.bincount(pairs // items, minlength=len(right))
+    pairs = torch.unique(bags.rows * items + bags.ids)
+    lengths = torch.bincount(pairs // items, minlength=len(bags))
     return Jagged(pairs % items, torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]))
 
 
-def _nearest(queries: Tensor, items: Tensor, k: int) -> Tensor:
-    """The places of the `k` items with the highest products for each query. [n, k]"""
+def _without(seen: Jagged, right: Jagged) -> tuple[Tensor, Tensor]:
+    """The queries and places that are seen and not right, sorted by place. [pairs], [pairs]"""
+    rows, places = seen.rows, seen.ids
+    size = 1 + int(torch.cat([places, right.ids, places.new_zeros(1)]).max())
+    hidden = ~torch.isin(rows * size + places, right.rows * size + right.ids)
+    places, order = places[hidden].sort()
+    return rows[hidden][order], places
+
+
+def _nearest(
+    queries: Tensor, items: Tensor, k: int, hidden: tuple[Tensor, Tensor] | None
+) -> Tensor:
+    """The places of the `k` items with the highest products for each query. [n, k]
+
+    The pairs of queries and places in `hidden` (sorted by place) come last.
+    """
     best = queries.new_empty(len(queries), 0)
     places = torch.empty(len(queries), 0, dtype=torch.int64)
     at_once = max(k, _SCORES // max(1, len(queries)))
     for start in range(0, len(items), at_once):
         scores = queries @ items[start : start + at_once].T
+        if hidden is not None:
+            rows, ids = hidden
+            first, last = torch.searchsorted(ids, torch.tensor([start, start + at_once])).tolist()
+            scores[rows[first:last], ids[first:last] - start] = -torch.inf
         numbers = torch.arange(start, start + scores.shape[1]).expand_as(scores)
         best, order = torch.cat([best, scores], 1).topk(min(k, best.shape[1] + scores.shape[1]), 1)
         places = torch.cat([places, numbers], 1).gather(1, order)

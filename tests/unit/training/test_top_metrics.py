@@ -136,18 +136,22 @@ def test_higher_is_better() -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 99), k=st.integers(1, 6), items=st.integers(1, 9))
-def test_full_retrieval_is_what_a_plain_ranking_gives(seed: int, k: int, items: int) -> None:
+@given(seed=st.integers(0, 99), k=st.integers(1, 6), items=st.integers(1, 9), hide=st.booleans())
+def test_full_retrieval_is_what_a_plain_ranking_gives(
+    seed: int, k: int, items: int, hide: bool
+) -> None:
     rng = np.random.default_rng(seed)
     queries = torch.from_numpy(rng.normal(size=(5, 3)))
     vectors = torch.from_numpy(rng.normal(size=(items, 3)))
     truth = [rng.choice(items, rng.integers(0, items + 1)).tolist() for _ in range(5)]
-    found = retrieval_metrics(queries, vectors, truth, k)
+    seen = [rng.choice(items, rng.integers(0, items + 1)).tolist() for _ in range(5)]
+    seen = seen if hide else [[]] * 5
+    found = retrieval_metrics(queries, vectors, truth, k, seen=seen if hide else None)
     for name in ("recall", "ndcg"):
         values = []
-        for query, right in zip(queries, truth, strict=True):
+        for query, right, hidden in zip(queries, truth, seen, strict=True):
             order = (vectors @ query).argsort(descending=True).tolist()
-            ranked = [int(item in right) for item in order]
+            ranked = [int(item in right) for item in order if item in right or item not in hidden]
             values += [plain(name, k, ranked)] if right else []
         assert found[f"{name}@{k}"] == pytest.approx(
             fmean(values) if values else math.nan, nan_ok=True
@@ -156,11 +160,11 @@ def test_full_retrieval_is_what_a_plain_ranking_gives(seed: int, k: int, items: 
 
 def test_pieces_of_queries_and_items_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     queries, items = torch.randn(7, 3), torch.randn(11, 3)
-    truth = torch.arange(7)
-    whole = retrieval_metrics(queries, items, truth, (1, 5))
+    truth, seen = torch.arange(7), torch.randint(11, (7, 4))
+    whole = retrieval_metrics(queries, items, truth, (1, 5), seen=seen)
     monkeypatch.setattr("flambeau.training.retrieval._QUERIES", 2)
     monkeypatch.setattr("flambeau.training.retrieval._SCORES", 8)
-    assert retrieval_metrics(queries, items, truth, (1, 5)) == pytest.approx(whole)
+    assert retrieval_metrics(queries, items, truth, (1, 5), seen=seen) == pytest.approx(whole)
     assert set(whole) == {"recall@1", "ndcg@1", "recall@5", "ndcg@5"}
 
 
@@ -170,6 +174,8 @@ def test_queries_and_truth_that_do_not_fit_are_refused() -> None:
         retrieval_metrics(queries, items, torch.tensor([0, 4]))
     with pytest.raises(DataError, match="truth for 1 queries, and there are 2"):
         retrieval_metrics(queries, items, from_lists([[0]]))
+    with pytest.raises(DataError, match="seen names item 4"):
+        retrieval_metrics(queries, items, torch.tensor([0, 1]), seen=[[0], [4]])
     with pytest.raises(DataError, match="of the same length"):
         retrieval_metrics(queries, torch.randn(4, 2), torch.tensor([0, 1]))
     with pytest.raises(DataError, match="k=0"):
