@@ -168,8 +168,18 @@ def _output(view: TrainingView, batch: Batch) -> Any:
 
 def _probabilities(output: Any, label: Tensor) -> Tensor:
     """One score from 0 to 1 per row; a sigmoid changes nothing about their order."""
-    if not isinstance(output, Tensor) or output.numel() != label.numel():
-        raise ModelError("pr_curves= needs a model with one output per row; leave it out")
+    if not isinstance(output, Tensor):
+        raise ModelError(
+            f"pr_curves= needs a model that gives a tensor, not {type(output).__name__}"
+        )
+    if output.numel() == 2 * label.numel() and output.shape[-1] == 2:
+        # Logits of two classes, or logarithms of their probabilities.
+        return torch.sigmoid((output[..., 1] - output[..., 0]).reshape(-1).float())
+    if output.numel() != label.numel():
+        raise ModelError(
+            "pr_curves= needs a model with one output per row, or two classes [rows, 2]; it gives "
+            f"{list(output.shape)} for {label.numel()} labels: leave pr_curves out"
+        )
     scores = output.reshape(-1).float()
     inside = bool(((scores >= 0) & (scores <= 1)).all())
     return scores if inside else torch.sigmoid(scores)

@@ -124,6 +124,20 @@ def test_a_pr_curve_counts_the_rows_of_the_last_batch(tmp_path: Path) -> None:
     assert (true_positives, false_positives) == (2, 2)
 
 
+def test_a_pr_curve_of_two_classes_is_that_of_their_difference(tmp_path: Path) -> None:
+    view = make_view(tmp_path)
+    classes = torch.tensor([[2.0, 1.0], [0.0, 5.0], [-1.0, 3.0], [9.0, 1.0]])
+    view.model.forward = lambda x: classes  # type: ignore[method-assign]
+    callback = TensorBoardExtras(pr_curves="label")
+    callback.on_start(view)
+    callback.on_epoch_end(view)
+    callback.on_end(view)
+    (event,) = read(tmp_path).Tensors("label")
+    curve = tensor_util.make_ndarray(event.tensor_proto)
+    middle = curve.shape[1] // 2
+    assert (curve[0][middle], curve[1][middle]) == (2, 0)
+
+
 def test_a_pr_curve_of_several_outputs_per_row_is_refused(tmp_path: Path) -> None:
     view = make_view(tmp_path)
     view.model.layer = nn.Linear(2, 3)
