@@ -13,12 +13,29 @@ METRIC_NAMES = (
     "gauc",
     "logloss",
     "mae",
+    "mse",
     "normalized_entropy",
     "precision",
     "recall",
     "rmse",
     "top5",
 )
+
+#: Other names by which metrics are known; results have the name that was given.
+METRIC_ALIASES = {
+    "acc": "accuracy",
+    "auroc": "auc",
+    "bce": "logloss",
+    "cross_entropy": "logloss",
+    "f1_score": "f1",
+    "log_loss": "logloss",
+    "ne": "normalized_entropy",
+    "nll": "logloss",
+    "prec": "precision",
+    "roc_auc": "auc",
+    "top5_acc": "top5",
+    "top5_accuracy": "top5",
+}
 
 #: Metrics of the first k of a ranking, whose names say k: "recall@10".
 RANKED_NAMES = ("ndcg", "recall")
@@ -40,10 +57,10 @@ def ranked_name(metric: str) -> RankedName | None:
 
 
 def is_metric(name: str) -> bool:
-    """Whether there is a metric of this name."""
-    return name in METRIC_NAMES or ranked_name(name) is not None
+    """Return whether there is a metric of this name."""
+    return METRIC_ALIASES.get(name, name) in METRIC_NAMES or ranked_name(name) is not None
 
 
 def metric_choices() -> tuple[str, ...]:
     """The names to choose from, for messages."""
-    return (*METRIC_NAMES, *(f"{name}@10" for name in RANKED_NAMES))
+    return (*METRIC_NAMES, *(f"{name}@10" for name in RANKED_NAMES), *METRIC_ALIASES)

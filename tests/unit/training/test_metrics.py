@@ -152,11 +152,11 @@ def test_two_columns_are_judged_by_class_1(name):
     assert value == pytest.approx(BINARY[name](label.numpy(), probability(logit), None), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["rmse", "mae"])
+@pytest.mark.parametrize("name", ["rmse", "mse", "mae"])
 def test_regression_metric_equals_sklearn(name, parts, weight):
     output = torch.randn(ROWS, 2, generator=generator(4))
     label = torch.randn(ROWS, 2, generator=generator(5))
-    error = {"rmse": sk().mean_squared_error, "mae": sk().mean_absolute_error}[name]
+    error = sk().mean_absolute_error if name == "mae" else sk().mean_squared_error
     expected = error(label.double(), output.double(), sample_weight=weight)
     value = merged(name, parts, (output, label, weight), loss_name="mse")
     assert value == pytest.approx(expected ** (0.5 if name == "rmse" else 1.0), rel=1e-12)

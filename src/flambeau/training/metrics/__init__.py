@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from flambeau.config.known_names import metric_choices, ranked_name
+from flambeau.config.known_names import METRIC_ALIASES, metric_choices, ranked_name
 from flambeau.config.settings import nearest
 from flambeau.errors import ConfigError
 from flambeau.training.metrics.base import Metric, State
 from flambeau.training.metrics.counts import F1, Accuracy, Precision, Recall, Top5
 from flambeau.training.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 from flambeau.training.metrics.ranking import Auc, GroupedAuc
-from flambeau.training.metrics.regression import Mae, Rmse
+from flambeau.training.metrics.regression import Mae, Mse, Rmse
 from flambeau.training.metrics.top import NdcgAt, RecallAt, TopMetric
 
 __all__ = ["METRICS", "RANKED", "Metric", "State", "build_metrics", "higher_is_better"]
@@ -20,7 +20,7 @@ METRICS: dict[str, type[Metric]] = {
         *(Accuracy, Top5, Precision, Recall, F1),
         *(LogLoss, NormalizedEntropy, Calibration),
         *(Auc, GroupedAuc),
-        *(Rmse, Mae),
+        *(Rmse, Mse, Mae),
     )
 }
 
@@ -51,6 +51,7 @@ def _known(name: str) -> type[Metric]:
     ranked = ranked_name(name)
     if ranked is not None:
         return RANKED[ranked.name]
+    name = METRIC_ALIASES.get(name, name)
     if name not in METRICS:
         raise ConfigError(f"metrics: unknown metric '{name}'; {nearest(name, metric_choices())}")
     return METRICS[name]

@@ -25,6 +25,20 @@ class Rmse(SumMetric):
 
 
 @final
+class Mse(SumMetric):
+    """The mean squared difference."""
+
+    name = "mse"
+    higher_is_better = False
+
+    def _terms(self, rows: Rows) -> Sequence[Array]:
+        return rows.weight * _differences(rows, self.name) ** 2, rows.weight
+
+    def _value(self, sums: Array) -> float:
+        return ratio(*sums)
+
+
+@final
 class Mae(SumMetric):
     """The mean absolute difference."""
 
