@@ -27,6 +27,8 @@ from flambeau.config.strategies import AllReduce, Hybrid, ParameterServer, Strat
 Columns = str | tuple[str, ...]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
+#: Which ranges of columns there are, for messages.
+RANGES = "a range counts through one name, such as 'I1:I13'; list other columns one by one"
 _RANGE = re.compile(r"^(?P<stem>.*?)(?P<first>\d+):(?P=stem)(?P<last>\d+)$")
 
 
@@ -34,7 +36,7 @@ def columns(names: str) -> list[str]:
     """The column names of a range: `columns("I1:I13")` is `["I1", ..., "I13"]`."""
     match = _RANGE.match(names)
     if match is None:
-        raise ValueError(f"{names!r} is not a range of columns such as 'I1:I13'")
+        raise ValueError(f"{names!r} is not a range of columns: {RANGES}")
     first, last = int(match["first"]), int(match["last"])
     if last < first:
         raise ValueError(f"{names!r} ends before it begins")
@@ -254,4 +256,12 @@ class JobSettings(Settings):
                     )
         if self.evaluator and self.early_stopping is not None:
             raise ValueError("early_stopping needs the workers to evaluate; leave evaluator out")
+        return self
+
+    @model_validator(mode="after")
+    def _metrics_have_columns(self) -> "JobSettings":
+        if "gauc" in self.metrics and self.binding.group is None:
+            raise ValueError(
+                "metric 'gauc' needs group=, the column of those who rank (for example the user)"
+            )
         return self

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flambeau.config import Binding
-from flambeau.config.job import LabelSetting, label_columns
+from flambeau.config.job import RANGES, LabelSetting, label_columns
 from flambeau.config.settings import close_to
 from flambeau.data import crossing, jagged
 from flambeau.data.arrow_columns import holds_text, to_columns
@@ -271,6 +271,8 @@ class Binder:
 
     def _check(self, name: str) -> None:
         if name not in self._shape.columns:
+            if set(name.split(":", 1)) <= set(self._shape.columns):
+                raise DataError(f"{name!r} is not a range of columns: {RANGES}")
             close = close_to(name, self._shape.columns)
             hint = f"did you mean '{close}'? The" if close else "the"
             raise DataError(

@@ -273,6 +273,10 @@ def test_where_to_start_from(write: Any) -> None:
         ("valid: {path: x, opts: {}}", "unknown key 'valid.opts'; did you mean 'options'?"),
         ("images: {mean: [0.5]}", "images={'mean': [0.5]}: mean and std go together"),
         ("metrics: auc", "metrics='auc': Input should be a valid list"),
+        (
+            "metrics: [gauc]",
+            "metric 'gauc' needs group=, the column of those who rank (for example the user)",
+        ),
         ("evaluator: true", "evaluator=True needs valid= data to evaluate on"),
         (
             "schedule: cosin",

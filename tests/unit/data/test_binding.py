@@ -289,3 +289,11 @@ def test_ids_also_go_by_the_names_of_their_parameters() -> None:
     placed = Binder(Binding(), lambda a, b: a, shape).assemble(batch)
     assert placed["b"] is placed["z"]
     assert "a" not in placed
+
+
+@pytest.mark.parametrize("inputs", [["age:item"], {"x": "age:item"}])
+def test_a_range_in_the_order_of_columns_is_refused_with_the_ranges_that_there_are(
+    inputs: Any,
+) -> None:
+    with pytest.raises(DataError, match=r"'age:item' is not a range .* such as 'I1:I13'; list"):
+        bind(lambda x: x, inputs=inputs)
