@@ -17,10 +17,13 @@ FILE_FORMATS = (
     "idx",
     "images",
     "libffm",
+    "libfm",
     "libsvm",
     "parquet",
     "tsv",
 )
+#: Formats that only a name tells apart: any text might be any of them.
+TEXT_FORMATS = ("criteo", "csv", "dummy", "libffm", "libfm", "libsvm", "tsv")
 
 
 class FileData(Settings):

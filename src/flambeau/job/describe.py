@@ -109,8 +109,8 @@ class Description:
         if data is None or isinstance(data, FileData | ArrayData | DatasetData | LoaderData):
             return data
         refuse_data_loader(data, name)
-        if isinstance(data, str | Path):
-            return FileData(path=str(data))
+        if is_paths(data):
+            return as_files(data)
         if is_spark_frame(data):
             for column in labels:
                 if column not in data.columns:
@@ -118,8 +118,6 @@ class Description:
                     raise DataError(f"{name}= has no column '{column}', which is a label; {hint}")
             self.frames[name] = data
             return SpooledData(name=name, columns=tuple(data.columns))
-        if isinstance(data, list | tuple) and data and all(map(_is_path, data)):
-            return FileData(path=tuple(map(str, data)))
         if is_arrays(data):
             return self._arrays(data, missing)
         if hasattr(data, "__getitem__") or hasattr(data, "__iter__"):
@@ -173,8 +171,16 @@ def takes_an_argument(function: Callable[..., Any]) -> bool:
     )
 
 
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str | Path)
+def is_paths(data: Any) -> bool:
+    """Whether it is a path, or a list of them."""
+    several = data if isinstance(data, list | tuple) and data else [data]
+    return all(isinstance(each, str | Path) for each in several)
+
+
+def as_files(data: Any) -> FileData:
+    """The files that a path, or a list of them, stands for."""
+    several = isinstance(data, list | tuple)
+    return FileData(path=tuple(map(str, data)) if several else str(data))
 
 
 def is_arrays(data: Any) -> bool:

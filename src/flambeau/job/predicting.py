@@ -23,6 +23,7 @@ from flambeau.inference.predictions_folder import PredictionsFolder
 from flambeau.inference.scorer import Scorer
 from flambeau.inference.writing import is_folder, write_predictions
 from flambeau.job import opening
+from flambeau.job.describe import as_files, is_paths
 from flambeau.job.predicting_processes import predict_in_processes
 from flambeau.job.using import load_model, loss_names, open_given
 from flambeau.kernels.cores import usable_cores
@@ -163,7 +164,7 @@ class FolderPrediction:
 
     def _travels(self) -> bool:
         """Whether another process can open the data."""
-        return isinstance(self.data, str | Path | FileData | DatasetData)
+        return is_paths(self.data) or isinstance(self.data, FileData | DatasetData)
 
     def _payload(self, path: Path) -> dict[str, Any]:
         # Streamed sources know their shards, which may have taken a pass over the files.
@@ -222,7 +223,9 @@ def _shown(data: Any) -> str:
         return json.dumps(data.path)
     if isinstance(data, DatasetData):
         return data.code.name
-    return str(data) if isinstance(data, str | Path) else type(data).__name__
+    if isinstance(data, str | Path):
+        return str(data)
+    return json.dumps(as_files(data).path) if is_paths(data) else type(data).__name__
 
 
 def _digest(source: Source, parts: Sequence[Part]) -> str:

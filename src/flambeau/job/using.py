@@ -11,14 +11,16 @@ from flambeau.checkpoint import RunDirectory, lease, resolve
 from flambeau.checkpoint.store import read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights
 from flambeau.config import ArrayData, CodeRef, DatasetData, FileData, JobSettings
+from flambeau.config.data import TEXT_FORMATS
 from flambeau.data import Source, StreamedSource, open_source
 from flambeau.data.arrow_columns import holds_text
 from flambeau.data.loader import in_order
+from flambeau.data.sources.formats import find_format, is_self_describing
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import DataError, RunDirectoryError
 from flambeau.job import opening
-from flambeau.job.describe import is_arrays, is_spark_frame, takes_an_argument
+from flambeau.job.describe import as_files, is_arrays, is_paths, is_spark_frame, takes_an_argument
 from flambeau.strategies.group import Solo
 from flambeau.training.evaluation import Scores, evaluate
 from flambeau.training.metric_set import MetricSet
@@ -94,8 +96,8 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
             "a Spark DataFrame is not read in this process: use "
             f"flambeau.spark.TorchModel.of({str(run.path)!r}).transform(...), or give files"
         )
-    if isinstance(data, str | Path):
-        data = FileData(path=str(data))
+    if is_paths(data):
+        data = as_files(data)
     if isinstance(data, FileData):
         data = _as_trained(data, settings.train)
     if isinstance(data, FileData | DatasetData):
@@ -147,17 +149,35 @@ def _no_code(ref: CodeRef) -> Any:
 
 
 def _as_trained(data: FileData, trained: Any) -> FileData:
-    """Files are like those of the training, if their names or format are, but for what is said."""
+    """Files are read as those of the training were, but for what is said of them.
+
+    A text is in the training's format whatever its name is. Files of other formats are like those
+    of the training if their names or formats are.
+    """
     if not isinstance(trained, FileData):
         return data
-    if data.format is None:
-        alike = _suffixes(data) == _suffixes(trained)
+    then = _format_of(trained)
+    if data.format is not None:
+        alike = data.format == then
+    elif then in TEXT_FORMATS and not is_self_describing(data.path):
+        alike = True
+        if {then, find_format(data.path)} == {"csv", "tsv"}:
+            then = find_format(data.path)  # one format, whose names tell the delimiter
     else:
-        alike = data.format == trained.format
+        alike = _suffixes(data) == _suffixes(trained)
+        then = trained.format
     if not alike:
         return data
     options = {**trained.options, **data.options}
-    return data.model_copy(update={"format": trained.format, "options": options})
+    return data.model_copy(update={"format": then, "options": options})
+
+
+def _format_of(trained: FileData) -> str | None:
+    """The format of the training's files; None if they are gone and their names do not tell it."""
+    try:
+        return trained.format or find_format(trained.path)
+    except DataError:
+        return None
 
 
 def _suffixes(data: FileData) -> list[str]:

@@ -8,6 +8,8 @@ from flambeau.data.sources.paths import Paths
 from flambeau.data.sources.row_parser import label_names
 from flambeau.data.sources.text_source import SHARD_BYTES, TextSource
 
+SUFFIXES = (".dummy", ".dummy.gz", ".dummy.zst")
+
 
 def open_dummy(
     path: Paths,

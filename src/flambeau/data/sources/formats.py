@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from flambeau.config.data import FILE_FORMATS
-from flambeau.data.sources import arrow, csv, image_folder, libffm, libsvm, parquet
+from flambeau.data.sources import arrow, csv, dummy, image_folder, libffm, libsvm, parquet
 from flambeau.data.sources.files import first_bytes, is_url
 from flambeau.data.sources.listing import files_at
 from flambeau.data.sources.paths import Paths, find_files
@@ -18,7 +18,9 @@ _SUFFIXES = {
     **dict.fromkeys(arrow.SUFFIXES, "arrow"),
     **dict.fromkeys(parquet.SUFFIXES, "parquet"),
     **{suffix: suffix.split(".")[1] for suffix in csv.SUFFIXES},
+    **dict.fromkeys(dummy.SUFFIXES, "dummy"),
     **dict.fromkeys(libffm.SUFFIXES, "libffm"),
+    **dict.fromkeys(libsvm.FROM_ZERO, "libfm"),
     **dict.fromkeys(libsvm.SUFFIXES, "libsvm"),
 }
 _NAMES = {
@@ -41,18 +43,36 @@ _LOOKED_AT = 256 << 10
 
 def infer_format(path: Paths) -> str:
     """The format of the files meant by `path`."""
-    first = path if isinstance(path, str) else next(iter(path), "")
+    found = find_format(path)
+    if found is None:
+        raise DataError(
+            f"the format of {shown(_first(path))!r} is not known; give format= {_known()}"
+        )
+    return found
+
+
+def find_format(path: Paths) -> str | None:
+    """The format of the files meant by `path`; None if neither names nor first bytes tell it."""
+    first = _first(path)
     local = os.path.expanduser(local_path(first))
     if is_url(first):
-        found = _of_name(file_name(first)) or _of_url(first)
-    elif os.path.isdir(local):
-        found = _of_directory(Path(local))
-    else:
-        file = find_files(path)[0]
-        found = _of_name(os.path.basename(file)) or _of_bytes(file)
-    if found is None:
-        raise DataError(f"the format of {shown(first)!r} is not known; give format= {_known()}")
-    return found
+        return _of_name(file_name(first)) or _of_url(first)
+    if os.path.isdir(local):
+        return _of_directory(Path(local))
+    found = _of_name(os.path.basename(local))
+    if found is not None:
+        return found
+    file = find_files(path)[0]
+    return _of_name(os.path.basename(file)) or _of_bytes(file)
+
+
+def is_self_describing(path: Paths) -> bool:
+    """Whether the first bytes of the files tell their format, whatever their names are."""
+    return _of_bytes(find_files(path, ("",))[0]) is not None
+
+
+def _first(path: Paths) -> str:
+    return path if isinstance(path, str) else next(iter(path), "")
 
 
 def _of_url(url: str) -> str | None:

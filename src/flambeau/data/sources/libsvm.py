@@ -9,6 +9,8 @@ from flambeau.data.sources.row_parser import label_names, require_count
 from flambeau.data.sources.text_source import SHARD_BYTES, TextSource
 
 SUFFIXES = tuple(name + packed for name in (".libsvm", ".svm") for packed in ("", ".gz", ".zst"))
+#: Files of libFM, which are the same but for ids that count from 0.
+FROM_ZERO = (".libfm", ".libfm.gz", ".libfm.zst")
 
 
 def open_libsvm(

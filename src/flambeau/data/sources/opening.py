@@ -41,6 +41,7 @@ _OF_PATHS: dict[str, Callable[..., Source]] = {
     "csv": CsvSource,
     "dummy": open_dummy,
     "libffm": open_libffm,
+    "libfm": functools.partial(open_libsvm, first_id=0),
     "libsvm": open_libsvm,
     "parquet": ParquetSource,
     "tsv": functools.partial(CsvSource, delimiter="\t"),

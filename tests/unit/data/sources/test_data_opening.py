@@ -183,3 +183,27 @@ def test_something_that_is_no_dataset_is_refused():
 def test_loader_function_is_called_with_the_share():
     source = open_source(LoaderData(code=CODE), lambda code: lambda share: [{"a": [share.index]}])
     assert next(source.batches(Share(4, 8, 0, 0), 1))["a"].tolist() == [4]
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("name", "text", "ids"),
+    [
+        ("a.dummy", "1,3,17\n", [3, 17]),
+        ("a.libfm", "1 0:0.5 17:1\n", [0, 17]),
+        ("a.libsvm", "1 1:0.5 17:1\n", [0, 16]),
+    ],
+)
+def test_sparse_text_is_known_by_name(tmp_path, name, text, ids, packed):
+    path = tmp_path / f"{name}{packed}"
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    source = open_files(str(path))
+    (rows,) = source.read(source.shards()[0], ["features"])
+    assert [item["id"] for item in rows.to_pylist()[0]["features"]] == ids
+
+
+def test_first_id_of_libfm_files_can_be_given(tmp_path):
+    (tmp_path / "a.libfm").write_text("1 1:1\n")
+    source = open_files(str(tmp_path / "a.libfm"), options={"first_id": 1})
+    (rows,) = source.read(source.shards()[0], ["features"])
+    assert rows.to_pylist()[0]["features"][0]["id"] == 0
