@@ -1,31 +1,38 @@
 """Tables of an export: files of sorted ids and their values, searched where they are.
 
 A file is a safetensors file of `ids` [n] (int64, ascending), `values` [n, dim], for int8 `scales`
-[n] (a row is its values times its scale), and in a delta `removed` [m]: ids whose rows have left.
+[n] (a row is its values times its scale), in a delta `removed` [m]: ids whose rows have left, and
+`crc32`: a checksum of the header and of each block of 64 KiB of each other tensor.
 """
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, final
 
 import numpy as np
 
 from flambeau.checkpoint.durable import atomic_file
+from flambeau.checkpoint.manifest import FileEntry
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings.backend import LookupBackend, TableGradient
 from flambeau.errors import CheckpointError, ModelError
+from flambeau.tables.checked_blocks import WHOLE, CheckedBlocks
+from flambeau.tables.checksums import BLOCK, CHECKSUMS, Sums, block_sums
 from flambeau.tables.ids import Ids
 from flambeau.tables.mapped import MappedTable
 from flambeau.tables.precision import narrow, widen
-from flambeau.tables.table_layout import Region, lay_out, read_layout
+from flambeau.tables.table_layout import Region, lay_out, read_layout, seal
 
 Array = np.ndarray[Any, Any]
 Stored = Literal["fp32", "fp64", "bf16", "int8"]
 
 _TENSOR = {"fp32": "F32", "fp64": "F64", "bf16": "BF16", "int8": "I8"}
 _STORED: dict[str, Stored] = {"F32": "fp32", "F64": "fp64", "BF16": "bf16", "I8": "int8"}
-_CHUNK = 1 << 16
+#: Rows at a time.
+_CHUNK = BLOCK
+_REMEDY = "export the run again, or copy the export again from where it came"
+_TENSORS = {"ids", "values", "scales", "removed", CHECKSUMS}
 
 
 class RowsById(Protocol):
@@ -52,7 +59,9 @@ def changed_ids(ids: Ids, new: RowsById, old: RowsById, stored: Stored) -> Ids:
     )
 
 
-def write_table(path: Path, ids: Ids, rows: RowsById, stored: Stored, removed: Ids | None) -> None:
+def write_table(
+    path: Path, ids: Ids, rows: RowsById, stored: Stored, removed: Ids | None
+) -> FileEntry:
     """Write the rows of `ids` (ascending); only some of them are in memory at a time."""
     dim = rows.pull(ids[:1]).shape[1] if ids.size else rows.pull(np.zeros(1, np.int64)).shape[1]
     tensors: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -64,12 +73,16 @@ def write_table(path: Path, ids: Ids, rows: RowsById, stored: Stored, removed: I
     if removed is not None:
         tensors["removed"] = ("I64", (removed.size,))
     header, regions = lay_out(tensors)
+    sums: dict[str, list[Sums]] = {name: [np.empty(0, np.int64)] for name in tensors}
     with atomic_file(path) as file:
         file.write(header)
 
         def put(name: str, row: int, part: Array) -> None:
+            data = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
             file.seek(regions[name].row(row))
-            file.write(np.ascontiguousarray(part).tobytes())
+            file.write(data)
+            # A piece has as many rows as a block has bytes, so that blocks end where pieces do.
+            sums[name].append(block_sums(data))
 
         put("ids", 0, ids)
         if removed is not None:
@@ -79,6 +92,11 @@ def write_table(path: Path, ids: Ids, rows: RowsById, stored: Stored, removed: I
             put("values", number * _CHUNK, values)
             if scales is not None:
                 put("scales", number * _CHUNK, scales)
+        whole = {name: np.concatenate(parts) for name, parts in sums.items()}
+        content, entry = seal(header, regions, whole)
+        file.seek(regions[CHECKSUMS].start)
+        file.write(content.data)
+    return entry
 
 
 def as_stored(values: Array, stored: Stored) -> Array:
@@ -108,44 +126,59 @@ def _pieces(ids: Ids) -> Iterator[Ids]:
 
 @final
 class ExportedFile:
-    """One file, mapped into memory; it stays readable while it is open, even if it is removed."""
+    """One file, mapped into memory; it stays readable while it is open, even if it is removed.
 
-    def __init__(self, path: Path) -> None:
+    What is read is compared with its checksums before: up to `whole` bytes all of it now, in larger
+    files each block when it is first used.
+    """
+
+    def __init__(self, path: Path, whole: int = WHOLE) -> None:
         try:
             with path.open("rb") as file:
                 regions = read_layout(file, path)
                 memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read: {error}") from error
-        if not {"ids", "values"} <= regions.keys() or regions["values"].dtype not in _STORED:
-            raise CheckpointError(f"{path} is not a table of an export")
-        parts = {name: _view(region, memory) for name, region in regions.items()}
-        self.ids, self._values = parts["ids"], parts["values"]
-        self._scales = parts.get("scales")
-        self._removed = parts.get("removed", np.empty(0, np.int64))
+        _require_tensors(path, regions)
+        self._parts = {name: region.view(memory) for name, region in regions.items()}
         self.stored = _STORED[regions["values"].dtype]
+        self._blocks = CheckedBlocks(path, memory, regions, _REMEDY)
+        if len(memory) <= whole:
+            self._blocks.require_all()
+
+    def ids(self) -> Ids:
+        """The ids of all rows, ascending; not a copy."""
+        self._blocks.require("ids", slice(None))
+        return self._parts["ids"]
 
     def locate(self, ids: Ids) -> tuple[Array, Array]:
         """The position of each id, -1 without one; and whether the file says that it has left."""
-        places = _find(self.ids, ids)
-        return places, (_find(self._removed, ids) >= 0) & (places < 0)
+        places = self._blocks.search("ids", ids)
+        if "removed" not in self._parts:
+            return places, np.zeros(ids.size, np.bool_)
+        return places, (self._blocks.search("removed", ids) >= 0) & (places < 0)
 
     def take(self, places: Array) -> Array:
         """The rows at these positions, copied. [n, dim]"""
-        scales = None if self._scales is None else self._scales[places]
-        return _decoded(self._values[places], scales, self.stored)
+        scales = self._rows("scales", places) if "scales" in self._parts else None
+        return _decoded(self._rows("values", places), scales, self.stored)
+
+    def _rows(self, name: str, places: Array) -> Array:
+        self._blocks.require(name, places)
+        return self._parts[name][places]
 
 
-def _view(region: Region, memory: mmap.mmap) -> Array:
-    return region.view(memory)
-
-
-def _find(ordered: Ids, ids: Ids) -> Array:
-    """Where each id is in ascending ids, -1 if nowhere."""
-    if not ordered.size:
-        return np.full(ids.size, -1)
-    places = np.minimum(np.searchsorted(ordered, ids), ordered.size - 1)
-    return np.where(ordered[places] == ids, places, -1)
+def _require_tensors(path: Path, regions: Mapping[str, Region]) -> None:
+    fits = {"ids", "values"} <= regions.keys() <= _TENSORS
+    if not fits or regions["values"].dtype not in _STORED:
+        raise CheckpointError(f"{path} is not a table of an export, or its header is damaged")
+    rows = regions["ids"].shape
+    by_row = [regions[name].shape[:1] for name in ("values", "scales") if name in regions]
+    ascending = [regions[name] for name in ("ids", "removed") if name in regions]
+    if any(shape != rows for shape in by_row) or any(
+        (region.dtype, len(region.shape)) != ("I64", 1) for region in ascending
+    ):
+        raise CheckpointError(f"{path} is not a table of an export: its tensors do not match")
 
 
 @final
@@ -188,7 +221,7 @@ class ExportedTable:
 
     def ids(self) -> Ids:
         """The ids of all rows, ascending."""
-        known = [file.ids for file in self._files]
+        known = [file.ids() for file in self._files]
         known += [sorted_ids(self._base)] if self._base is not None else []
         every = np.unique(np.concatenate(known)) if known else np.empty(0, np.int64)
         return every[self.has(every)]

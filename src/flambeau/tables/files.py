@@ -1,8 +1,9 @@
 """The rows of one table on one shard, as a file that is written in pieces and searched in place.
 
 It is a safetensors file of `ids` [n], `values` [n, dim], `state` [n, width], `slots` (where in the
-file each id is; see `table_slots`) and, if they are needed, `seen` [n] and `removed` [m]: ids that
-left since the base that the file adds to, sorted.
+file each id is; see `table_slots`), `crc32` (a checksum of the header and of each 64 KiB of each
+other tensor) and, if they are needed, `seen` [n] and `removed` [m]: ids that left since the base that
+the file adds to, sorted.
 """
 
 import mmap
@@ -20,11 +21,13 @@ from flambeau.checkpoint.manifest import FileEntry
 from flambeau.config.tables import TableSpec
 from flambeau.errors import CheckpointError
 from flambeau.tables import table_slots
+from flambeau.tables.checked_blocks import WHOLE, CheckedBlocks
+from flambeau.tables.checksums import CHECKSUMS, block_sums
 from flambeau.tables.ids import Ids
 from flambeau.tables.index import Rows
 from flambeau.tables.precision import widen
 from flambeau.tables.snapshot import Chunk
-from flambeau.tables.table_layout import lay_out, read_layout
+from flambeau.tables.table_layout import lay_out, read_layout, seal
 from flambeau.tables.table_tensors import ROW_BY_ROW, dtype_of, require_table, tensors_of
 
 Array = np.ndarray[Any, Any]
@@ -33,6 +36,7 @@ Array = np.ndarray[Any, Any]
 ABSENT, GONE = -1, -2
 
 _PIECE = 1 << 24
+_REMEDY = "use another checkpoint of the run, such as RUN@step-1000"
 
 
 def table_file_name(table: str, shard: int) -> str:
@@ -85,10 +89,10 @@ class TableFileWriter:
             if self._removed is not None:
                 self._put("removed", self._removed, 0)
             self._write(self._header, 0)
-            self._write_slots()
+            memory = self._write_slots()
+            entry = self._write_sums(memory)
             sync(file)
-            file.seek(0)
-            return _entry(file)
+            return entry
 
     def abandon(self) -> None:
         """Remove the file, finished or not."""
@@ -102,13 +106,22 @@ class TableFileWriter:
         assert row + len(values) <= region.shape[0], f"more {name} than announced"
         self._write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data, region.row(row))
 
-    def _write_slots(self) -> None:
+    def _write_slots(self) -> mmap.mmap:
         region = self._regions["slots"]
         # Written before it is mapped: a full disk is then an error and not a fatal signal.
         for start in range(region.start, region.stop, _PIECE):
             self._write(b"\xff" * min(_PIECE, region.stop - start), start)
         memory = mmap.mmap(self._file.fileno(), 0)
         table_slots.build(self._regions["ids"].view(memory), region.view(memory))
+        return memory
+
+    def _write_sums(self, memory: mmap.mmap) -> FileEntry:
+        regions = {name: r for name, r in self._regions.items() if name != CHECKSUMS}
+        with memoryview(memory) as whole:
+            sums = {name: block_sums(whole[r.start : r.stop]) for name, r in regions.items()}
+        content, entry = seal(self._header, self._regions, sums)
+        self._put(CHECKSUMS, content, 0)
+        return entry
 
     def _write(self, data: bytes | memoryview, offset: int) -> None:
         rest = memoryview(data)
@@ -121,10 +134,12 @@ class TableFileWriter:
 class TableFile:
     """A finished file, mapped into memory: only what is looked at is read.
 
-    It stays readable while it is open, even if it is removed.
+    It stays readable while it is open, even if it is removed. What is read is compared with its
+    checksums before: up to `whole` bytes all of it now, in larger files each block when it is first
+    used. `has_checksums` is false for a file that was written without.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, whole: int = WHOLE) -> None:
         self.path = path
         with _opened(path) as file:
             regions = read_layout(file, path)
@@ -135,30 +150,38 @@ class TableFile:
         self.dtype = dtype_of(regions["values"])
         self.state_width = regions["state"].shape[1]
         self._parts = {name: region.view(self._memory) for name, region in regions.items()}
-
-    @property
-    def ids(self) -> Ids:
-        """The ids of all rows, by position; not a copy."""
-        return self._parts["ids"]
+        self._blocks = CheckedBlocks(path, self._memory, regions, _REMEDY)
+        self.has_checksums = self._blocks.known
+        if self.nbytes <= whole:
+            self._blocks.require_all()
 
     @property
     def removed(self) -> Ids:
-        """Ids that are in the base and not in the table, sorted; not a copy."""
-        return self._parts.get("removed", np.empty(0, np.int64))
+        """Ids that are in the base and not in the table, sorted."""
+        has = "removed" in self._parts
+        return self._copy("removed", slice(None)) if has else np.empty(0, np.int64)
+
+    def ids(self, positions: Rows | slice) -> Ids:
+        """The ids of rows, copied."""
+        return self._copy("ids", positions)
 
     def find(self, ids: Ids) -> Rows:
         """The position of each id, -1 where there is none."""
-        out = np.empty(ids.size, np.int64)
-        if not table_slots.find(ids, self.ids, self._parts["slots"], out):
-            raise CheckpointError(f"{self.path} is corrupt: its slots lead nowhere")
+        out, blocks = np.empty(ids.size, np.int64), self._blocks
+        own, slots = self._parts["ids"], self._parts["slots"]
+        firsts = (blocks.first["ids"], blocks.first["slots"])
+        found = blocks.settle(
+            lambda fresh: table_slots.find(ids, own, slots, out, firsts, blocks.marks, fresh)
+        )
+        if found < 0:
+            raise CheckpointError(f"{self.path} is corrupt: its slots lead nowhere; {_REMEDY}")
         return out
 
     def locate(self, ids: Ids) -> Rows:
         """The position of each id, `GONE` if it was removed, else `ABSENT`."""
-        positions, removed = self.find(ids), self.removed
-        if removed.size:
-            places = np.searchsorted(removed, ids)
-            is_gone = removed[np.minimum(places, removed.size - 1)] == ids
+        positions = self.find(ids)
+        if "removed" in self._parts:
+            is_gone = self._blocks.search("removed", ids) >= 0
             positions[(positions == ABSENT) & is_gone] = GONE
         return positions
 
@@ -182,9 +205,10 @@ class TableFile:
     def mentions(self, max_ids: int) -> Iterator[Ids]:
         """The ids of all rows, and then those removed, at most so many at a time."""
         for part in self.pieces(max_ids):
-            yield self.ids[part]
-        for start in range(0, self.removed.size, max_ids):
-            yield self.removed[start : start + max_ids]
+            yield self.ids(part)
+        removed = self.removed
+        for start in range(0, removed.size, max_ids):
+            yield removed[start : start + max_ids]
 
     def verify(self, expected: FileEntry, breathe: Callable[[], None]) -> None:
         """Read the whole file; `CheckpointError` unless it is what its manifest says.
@@ -195,8 +219,10 @@ class TableFile:
             found = _entry(file, breathe)
         if found != expected:
             raise CheckpointError(f"{self.path} is corrupt: its size or checksum is wrong")
+        self._blocks.mark_all()
 
     def _copy(self, name: str, positions: Rows | slice) -> Array:
+        self._blocks.require(name, positions)
         part = self._parts[name][positions]
         return part.copy() if isinstance(positions, slice) else part
 

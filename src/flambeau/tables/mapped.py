@@ -1,5 +1,6 @@
 """A checkpoint's tables, read from where they are: memory-mapped, never copied whole."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -11,6 +12,7 @@ from flambeau.checkpoint.manifest import TableEntry
 from flambeau.config.tables import TableSpec
 from flambeau.errors import CheckpointError, ConfigError
 from flambeau.tables import initializers
+from flambeau.tables.checked_blocks import WHOLE
 from flambeau.tables.files import ABSENT, TableFile
 from flambeau.tables.hashing import shards_of
 from flambeau.tables.ids import Ids
@@ -52,6 +54,11 @@ class MappedTable:
         """The size of all files."""
         return sum(file.nbytes for layer in self.layers for file in layer)
 
+    @property
+    def has_checksums(self) -> bool:
+        """Whether damage to any of the files is noticed."""
+        return all(file.has_checksums for layer in self.layers for file in layer)
+
     def rows_of_layer(self, number: int) -> int:
         """Rows in one layer, the newest being number 0, also those that a newer one replaces."""
         return sum(file.rows for file in self.layers[number])
@@ -75,9 +82,9 @@ class MappedTable:
             newer = self.layers[:number]
             for file in layer:
                 for piece in file.pieces(max_rows):
-                    positions = piece.start + _undecided(newer, file.ids[piece])
+                    positions = piece.start + _undecided(newer, file.ids(piece))
                     if positions.size:
-                        yield file.ids[positions], file.take(positions)
+                        yield file.ids(positions), file.take(positions)
 
     def _hides(self, number: int) -> int:
         """How many rows of older layers a layer replaces or removes."""
@@ -88,18 +95,29 @@ class MappedTable:
         return sum(int(_has(older, ids).sum()) for ids in batches)
 
 
-def open_tables(checkpoint: Path) -> dict[str, MappedTable]:
-    """The tables of a committed checkpoint by name; only the headers of their files are read."""
+def open_tables(checkpoint: Path, whole: int = WHOLE) -> dict[str, MappedTable]:
+    """The tables of a committed checkpoint by name.
+
+    Files up to `whole` bytes are checked now, larger ones where they are used (see `TableFile`).
+    """
     entries = Manifest.read(checkpoint).tables
-    return {name: _open(checkpoint, name, entry) for name, entry in entries.items()}
+    tables = {name: _open(checkpoint, name, entry, whole) for name, entry in entries.items()}
+    unknown = [name for name, table in tables.items() if not table.has_checksums]
+    if unknown and whole:
+        warnings.warn(
+            f"{checkpoint} was written before table files had checksums, so damage to table "
+            f"{', '.join(unknown)} is not noticed; the next checkpoint of the run has them",
+            stacklevel=2,
+        )
+    return tables
 
 
-def _open(checkpoint: Path, name: str, entry: TableEntry) -> MappedTable:
+def _open(checkpoint: Path, name: str, entry: TableEntry, whole: int) -> MappedTable:
     try:
         spec = TableSpec.parse(entry.spec)
     except ConfigError as error:
         raise CheckpointError(f"{checkpoint}: table '{name}' cannot be read: {error}") from error
-    layers = [[TableFile(checkpoint / path) for path in layer] for layer in entry.layers]
+    layers = [[TableFile(checkpoint / path, whole) for path in layer] for layer in entry.layers]
     return MappedTable(spec, layers)
 
 

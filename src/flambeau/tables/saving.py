@@ -120,7 +120,8 @@ def restore_tables(
 
     `dumps` are what all shards of the checkpoint had dumped. `breathe` is called now and then.
     """
-    saved = open_tables(checkpoint)
+    # Files that this shard reads are verified below; the others are not read at all.
+    saved = open_tables(checkpoint, whole=0)
     _require_fit(tables, Manifest.read(checkpoint))
     for table in tables:
         mapped = saved.get(table.spec.name)
@@ -153,8 +154,9 @@ def _load(
     goes_on: bool,
     breathe: Callable[[], None],
 ) -> None:
-    if file.removed.size:
-        table.forget(file.removed[shards_of(file.removed, shards) == shard])
+    removed = file.removed
+    if removed.size:
+        table.forget(removed[shards_of(removed, shards) == shard])
     for chunk in file.chunks(LOAD_ROWS):
         own = shards_of(chunk.ids, shards) == shard
         # With another optimizer than before, its state begins anew.

@@ -4,6 +4,7 @@ import json
 import math
 import mmap
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any, BinaryIO, final
 
 import numpy as np
 
+from flambeau.checkpoint.manifest import FileEntry
 from flambeau.errors import CheckpointError
+from flambeau.tables.checksums import BLOCK, CHECKSUMS, Sums, combined, count_blocks
 
 #: How numpy holds each type of tensor; halves as their bits.
 NUMPY: dict[str, np.dtype[Any]] = {
@@ -59,9 +62,16 @@ class Region:
 
 
 def lay_out(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[bytes, dict[str, Region]]:
-    """The header of a file with tensors of these types and shapes, and where each of them goes."""
+    """The header of a file with tensors of these types and shapes, and where each of them goes.
+
+    The checksums of their blocks are one more tensor, the first.
+    """
+    sizes = (math.prod(shape) * NUMPY[dtype].itemsize for dtype, shape in tensors.values())
+    sums = ("I64", (1 + sum(map(count_blocks, sizes)),))
     # The widest first, after a header of a multiple of 8 bytes: so each is aligned.
-    ordered = sorted(tensors.items(), key=lambda item: -NUMPY[item[1][0]].itemsize)
+    ordered = sorted(
+        {CHECKSUMS: sums, **tensors}.items(), key=lambda item: -NUMPY[item[1][0]].itemsize
+    )
     regions: dict[str, Region] = {}
     stop = 0
     for name, (dtype, shape) in ordered:
@@ -69,6 +79,22 @@ def lay_out(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[bytes, 
         stop = regions[name].stop
     header = _header(regions)
     return header, {name: _moved(region, len(header)) for name, region in regions.items()}
+
+
+def seal(
+    header: bytes, regions: Mapping[str, Region], sums: Mapping[str, Sums]
+) -> tuple[Sums, FileEntry]:
+    """The content of the tensor of checksums, from those of all other tensors; and of the file."""
+    ordered = sorted(regions.keys() - {CHECKSUMS}, key=lambda name: regions[name].start)
+    content = np.concatenate([[zlib.crc32(header)], *(sums[name] for name in ordered)])
+    content = content.astype(np.int64)
+    assert content.shape == regions[CHECKSUMS].shape, "all blocks have a checksum"
+    parts = [(zlib.crc32(header), len(header)), (zlib.crc32(content.data), content.nbytes)]
+    for name in ordered:
+        size = regions[name].stop - regions[name].start
+        lengths = (min(BLOCK, size - start) for start in range(0, size, BLOCK))
+        parts += zip(sums[name].tolist(), lengths, strict=True)
+    return content, FileEntry(size=sum(length for _, length in parts), crc32=combined(parts))
 
 
 def read_layout(file: BinaryIO, path: Path) -> dict[str, Region]:

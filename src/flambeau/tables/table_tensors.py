@@ -5,6 +5,7 @@ from pathlib import Path
 
 from flambeau.config.tables import TableSpec
 from flambeau.errors import CheckpointError
+from flambeau.tables.checksums import CHECKSUMS
 from flambeau.tables.table_layout import Region
 from flambeau.tables.table_slots import capacity_for
 
@@ -20,8 +21,9 @@ _ALLOWED = {
     "seen": (("U32",), 1),
     "removed": (("I64",), 1),
     "slots": (("I32",), 1),
+    CHECKSUMS: (("I64",), 1),
 }
-_OPTIONAL = ("seen", "removed")
+_OPTIONAL = ("seen", "removed", CHECKSUMS)
 
 
 def tensors_of(
@@ -51,6 +53,11 @@ def require_table(regions: Mapping[str, Region], path: Path) -> None:
     missing = [name for name in _ALLOWED if name not in regions and name not in _OPTIONAL]
     if missing:
         raise CheckpointError(f"{path} is not a table: it has no tensor '{missing[0]}'")
+    unknown = sorted(regions.keys() - _ALLOWED.keys())
+    if unknown:
+        raise CheckpointError(
+            f"{path} has a tensor '{unknown[0]}': its header is damaged, or it is of a newer Flambeau"
+        )
     rows = regions["ids"].shape[0] if regions["ids"].shape else 0
     for name in [name for name in _ALLOWED if name in regions]:
         region = regions[name]

@@ -204,7 +204,7 @@ def test_a_changed_byte_is_noticed_when_it_is_verified(tmp_path: Path) -> None:
     content[-1] ^= 1
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="corrupt"):
-        TableFile(path).verify(entry, lambda: None)
+        TableFile(path, whole=0).verify(entry, lambda: None)
 
 
 def changed_header(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
@@ -234,6 +234,8 @@ def changed_header(change: Callable[[dict[str, Any]], object]) -> Callable[[byte
         (changed_header(lambda h: h["values"].update(shape=[2, -3])), "header is damaged"),
         (changed_header(lambda h: h["values"].update(dtype="BOOL")), "header is damaged"),
         (changed_header(lambda h: h["ids"].pop("shape")), "header is damaged"),
+        (changed_header(lambda h: h.update(crc33=h.pop("crc32"))), "a tensor 'crc33'"),
+        (changed_header(lambda h: h.update(__metadata__={})), "its header, bytes 0 to"),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_name(
@@ -253,7 +255,7 @@ def test_slots_that_lead_nowhere_are_an_error(tmp_path: Path, garbage: int) -> N
     start = changed_start(path, "slots")
     content = bytearray(path.read_bytes())
     content[start : start + 20] = np.full(5, garbage, np.int32).tobytes()
-    path.write_bytes(content)
+    path.write_bytes(without_checksums(bytes(content)))
     with pytest.raises(CheckpointError, match="its slots lead nowhere"):
         TableFile(path).find(np.array([3]))
 
@@ -264,9 +266,21 @@ def test_slots_without_an_end_are_an_error(tmp_path: Path) -> None:
     start = changed_start(path, "slots")
     content = bytearray(path.read_bytes())
     content[start : start + 20] = np.zeros(5, np.int32).tobytes()
-    path.write_bytes(content)
+    path.write_bytes(without_checksums(bytes(content)))
     with pytest.raises(CheckpointError, match="its slots lead nowhere"):
         TableFile(path).find(np.array([3]))
+
+
+def without_checksums(content: bytes) -> bytes:
+    """A file as it was written before there were checksums."""
+    begin = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:begin])
+    start, stop = header.pop("crc32")["data_offsets"]
+    for entry in header.values():
+        entry["data_offsets"] = [place - stop + start for place in entry["data_offsets"]]
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[begin + stop :]
 
 
 def changed_start(path: Path, name: str) -> int:
@@ -363,6 +377,16 @@ def test_the_tables_of_a_checkpoint_open_with_their_bases(tmp_path: Path) -> Non
     assert name == "table-item-0.safetensors"
     assert tables["item"].spec == spec()
     assert as_dict(tables["item"], 10) == {1: 3.0, 2: 2.0}
+
+
+def test_files_without_checksums_open_with_a_warning(tmp_path: Path) -> None:
+    name = table_file_name("item", 0)
+    write(tmp_path / name, {1: 1.0, 2: 2.0})
+    (tmp_path / name).write_bytes(without_checksums((tmp_path / name).read_bytes()))
+    committed(tmp_path, spec().model_dump(mode="json"), [[name]])
+    with pytest.warns(UserWarning, match="before table files had checksums.*damage to table item"):
+        tables = open_tables(tmp_path)
+    assert as_dict(tables["item"], 10) == {1: 1.0, 2: 2.0}
 
 
 def test_a_spec_that_cannot_be_read_names_its_table(tmp_path: Path) -> None:
