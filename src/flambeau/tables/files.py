@@ -2,8 +2,8 @@
 
 It is a safetensors file of `ids` [n], `values` [n, dim], `state` [n, width], `slots` (where in the
 file each id is; see `table_slots`), `crc32` (a checksum of the header and of each 64 KiB of each
-other tensor) and, if they are needed, `seen` [n] and `removed` [m]: ids that left since the base that
-the file adds to, sorted.
+other tensor) and, if they are needed, `seen` [n] and `removed` [m]: ids that left since the base
+that the file adds to, sorted.
 """
 
 import mmap

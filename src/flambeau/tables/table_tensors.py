@@ -56,7 +56,7 @@ def require_table(regions: Mapping[str, Region], path: Path) -> None:
     unknown = sorted(regions.keys() - _ALLOWED.keys())
     if unknown:
         raise CheckpointError(
-            f"{path} has a tensor '{unknown[0]}': its header is damaged, or it is of a newer Flambeau"
+            f"{path} has a tensor '{unknown[0]}': its header is damaged, or it is too new"
         )
     rows = regions["ids"].shape[0] if regions["ids"].shape else 0
     for name in [name for name in _ALLOWED if name in regions]:
