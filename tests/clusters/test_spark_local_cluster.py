@@ -154,12 +154,14 @@ def test_a_job_of_angel_by_spark_submit(spark_folder: Path, tmp_path: Path) -> N
     write_census(tmp_path / "census", 3000)
     words = "deepfm --input_dim 130 --n_fields 13 --embedding_dim 4 --fc_dims 8 1 -o"
     make([*words.split(), str(tmp_path / "deepfm.pt")])
-    job = "trainInput:census torchModelPath:deepfm.pt torchOutputModelPath:out.pt batchSize:64"
+    job = "input:census batchSize:64 torchModelPath:deepfm.pt numEpoch:3 modulePath:out"
+    instances = [f"spark.{kind}.instances=2" for kind in ("executor", "ps")]
     done = subprocess.run(
         [
             str(Path(sys.executable).with_name("spark-submit")),
-            *("--master", "local-cluster[2,1,1024]", str(DRIVER), "angel", *job.split()),
-            *("numEpoch:3", "cluster:spark", "workers:2", "servers:2"),
+            *("--master", "local-cluster[2,1,1024]"),
+            *(word for setting in instances for word in ("--conf", setting)),
+            *(str(DRIVER), "angel", *job.split(), "cluster:spark"),
         ],
         cwd=tmp_path,
         capture_output=True,
@@ -174,4 +176,6 @@ def test_a_job_of_angel_by_spark_submit(spark_folder: Path, tmp_path: Path) -> N
     ]
     assert len(aucs) == 3
     assert aucs[-1] > 0.75, done.stdout
-    assert (tmp_path / "out.pt").exists()
+    assert (tmp_path / "out").is_file()
+    (report,) = (json.loads(file.read_text()) for file in tmp_path.glob("runs/*/report.json"))
+    assert (report["workers"], len(report["servers"])) == (2, 2)

@@ -13,6 +13,11 @@ from flambeau.compat.angel.making import make
 
 INPUT_DIM, FIELDS = 148, 13
 MAKE = f"deepfm --input_dim {INPUT_DIM} --n_fields {FIELDS} --embedding_dim 4 --fc_dims 8 1"
+#: The words of the quick start, with fewer epochs.
+QUICK_START = (
+    "input:train batchSize:128 torchModelPath:deepfm.pt stepSize:0.001 numEpoch:2 "
+    "partitionNum:5 modulePath:out"
+)
 LINE = re.compile(r"epoch (\d+) loss (\S+) train auc (\S+) train acc \S+ validate loss (\S+) vali")
 
 
@@ -57,7 +62,7 @@ def test_a_job_trains_predicts_and_goes_on(tmp_path: Path) -> None:
 
     predicted = angel(
         tmp_path,
-        "actionType:predict input:test modulePath:deepfm.pt angelModelInputPath:tables "
+        "actionType:predict input:test torchModelPath:deepfm.pt angelModelInputPath:tables "
         "predictOutputPath:scores",
     )
     lines = (tmp_path / "scores" / "part-00000").read_text().splitlines()

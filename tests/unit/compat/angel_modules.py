@@ -143,7 +143,78 @@ class Field(WithEmbedding):
         )
 
 
-MODULES = [BiasWeight, BiasWeightEmbedding, Mats, Field]
+class OptionalFields(WithEmbedding):
+    """As Angel's scripts write deepfm, dcn and others: `fields` has a default, whatever the type.
+
+    `shape` is that of its output: Angel's differ in it.
+    """
+
+    def __init__(self, encode: str = "onehot", shape: tuple[int, ...] = (1, -1), rows: int = 10):
+        several = encode != "onehot"
+        kind = "BIAS_WEIGHT_EMBEDDING_MATS" + ("_FIELD" if several else "")
+        super().__init__(kind, rows)
+        self.n_fields, self.several, self.shape = FIELDS, several, list(shape)
+        self.mats = [torch.linspace(-1, 1, FIELDS * DIM).view(FIELDS, DIM)]
+
+    def forward_(
+        self,
+        batch_size,
+        index,
+        feats,
+        values,
+        bias,
+        weights,
+        embeddings,
+        mats,
+        fields=torch.Tensor([]),  # noqa: B008
+    ):
+        # type: (int, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, List[Tensor], Tensor) -> Tensor
+        if not self.several:
+            fields = torch.arange(self.n_fields).repeat(batch_size)
+        terms = (embeddings * mats[0][fields]).sum(1) + weights.view(-1)
+        sums = torch.zeros(batch_size).index_add(0, index, terms * values)
+        return torch.sigmoid(sums + bias).view(self.shape)
+
+    def forward(self, batch_size, index, feats, values, fields=torch.Tensor([])):  # noqa: B008
+        # type: (int, Tensor, Tensor, Tensor, Tensor) -> Tensor
+        rows, vectors = self.weights[feats], self.embedding[feats]
+        return self.forward_(
+            batch_size, index, feats, values, self.bias, rows, vectors, self.mats, fields
+        )
+
+
+class SeveralTasks(nn.Module):
+    """As Angel's MMoE and ESMM: a type and arguments of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.input_dim, self.embedding_dim, self.mats = INPUT_DIM, DIM, [torch.zeros(DIM, 1)]
+        self.embedding = nn.Parameter(torch.zeros(10, DIM))
+
+    def forward_(
+        self,
+        batch_size: int,
+        index: Tensor,
+        feats: Tensor,
+        embeddings: Tensor,
+        mats: list[Tensor],
+    ) -> Tensor:
+        sums = torch.zeros(batch_size, self.embedding_dim).index_add(0, index, embeddings)
+        return torch.sigmoid(sums @ mats[0])
+
+    def forward(self, batch_size: int, index: Tensor, feats: Tensor) -> Tensor:
+        return self.forward_(batch_size, index, feats, self.embedding[feats], self.mats)
+
+    @torch.jit.export
+    def loss(self, output: Tensor, targets: Tensor) -> Tensor:
+        return functional.binary_cross_entropy(output, targets)
+
+    @torch.jit.export
+    def get_type(self) -> str:
+        return "EMBEDDINGS_MATS"
+
+
+MODULES = [BiasWeight, BiasWeightEmbedding, Mats, Field, OptionalFields]
 
 
 def saved(module: nn.Module, folder) -> str:

@@ -3,7 +3,14 @@
 import angel_modules
 import pytest
 import torch
-from angel_modules import BiasWeight, BiasWeightEmbedding, Mats, saved
+from angel_modules import (
+    BiasWeight,
+    BiasWeightEmbedding,
+    Mats,
+    OptionalFields,
+    SeveralTasks,
+    saved,
+)
 from torch import Tensor, nn
 
 from flambeau.compat.angel import load
@@ -30,6 +37,13 @@ class OtherArity(BiasWeight):
 
     def forward(self, batch_size: int, index: Tensor, feats: Tensor, values: Tensor) -> Tensor:
         return self.forward_(batch_size, index, feats, values, self.bias)
+
+
+class OneMore(BiasWeight):
+    def forward(
+        self, batch_size: int, index: Tensor, feats: Tensor, values: Tensor, fields: Tensor
+    ) -> Tensor:
+        return self.forward_(batch_size, index, feats, values, self.bias, self.weights[feats])
 
 
 class NoBias(BiasWeight):
@@ -78,6 +92,7 @@ def test_the_contract_says_what_the_model_is(tmp_path):
         (WithoutForward(), r"has no method forward_\(\)"),
         (BiasWeight("BIAS_WEIGTH"), "gives 'BIAS_WEIGTH'; did you mean 'BIAS_WEIGHT'"),
         (OtherArity(), r"forward_\(batch_size, index, feats, values, bias\) takes 5 arguments"),
+        (OneMore(), r"values, fields\) takes 5 arguments.*further arguments need defaults"),
         (BiasWeight("BIAS_WEIGHT_EMBEDDING"), "for type BIAS_WEIGHT_EMBEDDING it must be"),
         (changed(BiasWeight(), input_dim=-1), "input_dim=-1; it must be 1 or more"),
         (changed(BiasWeight(), input_dim="12"), "has no attribute input_dim"),
@@ -90,6 +105,18 @@ def test_the_contract_says_what_the_model_is(tmp_path):
 def test_what_is_missing_is_named(module, message, tmp_path):
     with pytest.raises(ModelError, match=message):
         load(saved(module, tmp_path))
+
+
+@pytest.mark.parametrize(("encode", "fields"), [("onehot", False), ("multihot", True)])
+def test_an_argument_with_a_default_is_given_what_the_type_names(encode, fields, tmp_path):
+    contract = load(saved(OptionalFields(encode), tmp_path)).contract
+    assert contract.takes_fields is fields
+
+
+def test_models_of_several_tasks_name_what_replaces_them(tmp_path):
+    with pytest.raises(ModelError, match="own models 'mmoe' and 'esmm' replace them") as caught:
+        load(saved(SeveralTasks(), tmp_path))
+    assert "BIAS_WEIGHT" not in str(caught.value)
 
 
 def test_other_files_are_no_torchscript(tmp_path):

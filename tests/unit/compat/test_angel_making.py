@@ -1,6 +1,7 @@
 """Model files of `flambeau angel make`."""
 
 import itertools
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from flambeau.compat.angel.making import ALGORITHMS, make
 from flambeau.data.batch import Batch
 from flambeau.data.jagged import Jagged
 from flambeau.embeddings import train_in_process
-from flambeau.errors import ConfigError
+from flambeau.errors import ConfigError, ModelError
 
 FIELDS, IDS = 3, 4
 SIZES = ["--input_dim", str(FIELDS * IDS), "--n_fields", str(FIELDS), "--embedding_dim", "4"]
@@ -79,6 +80,48 @@ def test_a_made_model_learns_and_is_the_same_in_plain_torch(name, tmp_path):
     assert torch.allclose(found, expected, atol=1e-6)
     assert plain.get_name() == name
     assert load(tmp_path / "trained.pt").begins_trained
+
+
+MULTIHOT = [name for name in WORDS if "encode" in signature(ALGORITHMS[name]).parameters]
+
+
+def test_the_models_that_angel_encodes_can_be_multihot():
+    assert MULTIHOT == ["deepfm", "deepandwide", "dcn", "xdeepfm"]
+
+
+@pytest.mark.parametrize("name", MULTIHOT)
+def test_multihot_rows_add_the_vectors_of_a_field(name, tmp_path):
+    """Rows with one id for each field are the same however they are encoded."""
+    models = {}
+    for encode in ("onehot", "multihot"):
+        words = [name, *WORDS[name], "--encode", encode, "-o", str(tmp_path / f"{encode}.pt")]
+        models[encode] = torchscript.read(make(words))
+        seeded = torch.Generator().manual_seed(3)
+        rows = torch.randn(FIELDS * IDS, 4, generator=seeded)
+        models[encode].embedding = torch.nn.Parameter(rows)
+        models[encode].weights = torch.nn.Parameter(torch.zeros(FIELDS * IDS, 1))
+    assert load(tmp_path / "multihot.pt").contract.takes_fields
+    index, feats = torch.tensor([0, 0, 0]), torch.tensor([1, 4, 8])
+    one = models["onehot"](1, index, feats, torch.ones(3))
+    fields = torch.tensor([2, 0, 1])
+    several = models["multihot"](1, index, feats[fields], torch.ones(3), fields)
+    assert torch.allclose(one, several)
+    # The second field has no id, and the third has two, in the second of two rows.
+    index, feats, fields = torch.tensor([0, 1, 1]), torch.tensor([1, 8, 9]), torch.tensor([0, 2, 2])
+    flat = models["multihot"].by_field(2, index, fields, models["multihot"].embedding[feats])
+    rows = models["multihot"].embedding
+    expected = torch.zeros(2, FIELDS, 4)
+    expected[0, 0], expected[1, 2] = rows[1], rows[8] + rows[9]
+    assert torch.allclose(flat, expected)
+
+
+def test_a_field_that_the_model_does_not_have_is_an_error(tmp_path):
+    path = make(["deepfm", *DEEP, "--encode", "multihot", "-o", str(tmp_path / "m.pt")])
+    bags = Jagged(torch.tensor([0, 4]), torch.tensor([0, 2]), torch.ones(2), torch.tensor([1, 3]))
+    model = load(path)
+    train_in_process(model, fb.optim("adam", lr=0.05))
+    with pytest.raises(ModelError, match=r"fields 1 to 3, but .*--n_fields 3, so .* 0 to 2"):
+        model(bags)
 
 
 def probability(name: str, tmp_path, mats: list[Tensor], words: list[str]) -> float:
@@ -168,6 +211,9 @@ def test_one_seed_makes_one_model(tmp_path):
         (["lr", "--input_dims", "3"], "required: --input_dim"),
         (["lr", "--input_dim", "3", "--fc_dim", "2"], "make lr: unknown argument --fc_dim"),
         (["deepfm", *SIZES, "--fc_dims", "6", "2"], "the last must be 1"),
+        (["deepfm", *DEEP, "--encode", "twohot"], "argument --encode: invalid choice: 'twohot'"),
+        (["pnn", *DEEP, "--encode", "onehot"], "make pnn: unknown argument --encode"),
+        (["mmoe"], "make mmoe: .*own models 'mmoe' and 'esmm' replace them"),
         (["deepfm", *DEEP, "--embeding_dim", "6"], "did you mean '--embedding_dim'"),
     ],
 )

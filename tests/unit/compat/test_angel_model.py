@@ -5,7 +5,17 @@ import warnings
 import cloudpickle
 import pytest
 import torch
-from angel_modules import DIM, FIELDS, INPUT_DIM, MODULES, BiasWeight, Field, Mats, saved
+from angel_modules import (
+    DIM,
+    FIELDS,
+    INPUT_DIM,
+    MODULES,
+    BiasWeight,
+    Field,
+    Mats,
+    OptionalFields,
+    saved,
+)
 from torch import nn
 
 import flambeau as fb
@@ -56,6 +66,18 @@ def test_training_moves_rows_bias_and_mats(kind, tmp_path):
     with torch.no_grad():
         rows = model.eval().weights(torch.arange(INPUT_DIM))
     assert (rows != 0).all()
+
+
+@pytest.mark.parametrize("encode", ["onehot", "multihot"])
+@pytest.mark.parametrize("shape", [(1, -1), (-1,), (-1, 1)])
+def test_outputs_of_any_shape_are_one_for_each_row(encode, shape, tmp_path):
+    model = load(saved(trained(OptionalFields(encode, shape, INPUT_DIM)), tmp_path)).eval()
+    expected = load(saved(trained(Field(INPUT_DIM)), tmp_path)).eval()
+    data = batch(5)
+    found = model(data["features"])
+    assert found.shape == (5,)
+    assert torch.allclose(found, expected(data["features"]))
+    assert torch.isfinite(model.loss(found, data))
 
 
 def test_a_batch_goes_to_forward_as_coordinates(tmp_path):

@@ -135,9 +135,9 @@ def test_an_id_beyond_input_dim_is_found_before_training(tmp_path):
     model = save(BiasWeight(), tmp_path)
     path = write(tmp_path / "a", ["1 13:1", *LINES, "1 20:1"])
     with pytest.raises(DataError, match=r"id 19 \(counted from 0\).*--input_dim 20"):
-        Training(job(f"input:{path}", f"modulePath:{model}"))
+        Training(job(f"input:{path}", f"torchModelPath:{model}"))
     good = write(tmp_path / "b", LINES)
-    assert Training(job(f"input:{good}", f"modulePath:{model}")).rows == [len(LINES)]
+    assert Training(job(f"input:{good}", f"torchModelPath:{model}")).rows == [len(LINES)]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_every_format_is_predicted(form, lines, tmp_path):
     module.weights.data = torch.arange(INPUT_DIM).view(-1, 1) / 10
     words = [
         f"input:{write(tmp_path / 'a', lines)}",
-        f"modulePath:{save(module, tmp_path)}",
+        f"torchModelPath:{save(module, tmp_path)}",
         f"dataType:{form}",
         "actionType:predict",
         f"predictOutputPath:{tmp_path / 'out'}",
@@ -174,7 +174,7 @@ def test_every_format_is_predicted(form, lines, tmp_path):
 def test_a_model_without_rows_does_not_predict(tmp_path):
     given = job(
         f"input:{write(tmp_path / 'a', LINES)}",
-        f"modulePath:{save(BiasWeight(), tmp_path)}",
+        f"torchModelPath:{save(BiasWeight(), tmp_path)}",
         "actionType:predict",
         f"predictOutputPath:{tmp_path / 'out'}",
     )
@@ -209,11 +209,16 @@ def test_the_model_file_itself_is_not_overwritten(tmp_path):
     from flambeau.compat.angel.training import output_file
 
     model = tmp_path / "model.pt"
+
+    def written(out):
+        words = ("input:rows", f"torchModelPath:{model}", f"modulePath:{out}")
+        return output_file(parse_words(words)[0])
+
     with pytest.raises(ConfigError, match="is the model file itself"):
-        output_file(model, model)
-    assert output_file(tmp_path / "out.pt", model).name == "out.pt"
+        written(model)
+    assert written(tmp_path / "out.pt").name == "out.pt"
     (tmp_path / "folder").mkdir()
-    assert output_file(tmp_path / "folder", model) == tmp_path / "folder" / "model.pt"
+    assert written(tmp_path / "folder") == tmp_path / "folder" / "model.pt"
 
 
 def test_dense_weights_come_back_from_a_folder(tmp_path):

@@ -26,8 +26,10 @@ def test_words_are_read():
 
 
 def test_words_of_the_older_generation_mean_the_same():
-    older, _ = parse_words(["input:rows", "partitionNum:7", "modulePath:a.pt"])
-    assert older == parsed("numDataPartitions:7", "torchModelPath:a.pt")
+    older, _ = parse_words(
+        ["input:rows", "partitionNum:7", "torchModelPath:a.pt", "modulePath:out"]
+    )
+    assert older == parsed("numDataPartitions:7", "torchModelPath:a.pt", "torchOutputModelPath:out")
 
 
 @pytest.mark.parametrize("word", ["dataFormat", "dataType", "format"])
@@ -66,6 +68,11 @@ def test_words_about_spark_are_given_back():
         (["trainInput:r", "cluster:moon"], "cluster='moon'"),
         (["trainInput:r", "actionType:predict"], "predict needs predictOutputPath"),
         (["trainInput:r", "input:s"], "'input' says the same as another word .trainInput."),
+        (["trainInput:r", "modulePath:a.pt"], "modulePath:a.pt is where the trained model goes"),
+        (
+            ["trainInput:r", "torchModelPath:a.pt", "modulePath:hdfs://name/out"],
+            "torchOutputModelPath='hdfs://name/out': .*files of this machine",
+        ),
         (["trainInput"], "'trainInput' is not a word of a job: write key:value"),
         ([":r"], "':r' is not a word"),
     ],

@@ -17,6 +17,8 @@ TYPES = {
 }
 BATCH = ("batch_size", "index", "feats", "values")
 METHODS = ("forward", "forward_", "loss", "get_type")
+#: Angel's MMoE and ESMM.
+SEVERAL_TASKS = "EMBEDDINGS_MATS"
 
 
 @final
@@ -63,6 +65,12 @@ def check(scripted: Any, where: str) -> Contract:
     return contract
 
 
+#: What to do with models that Flambeau has of its own.
+REPLACED = (
+    "rows of Angel's MMoE and ESMM have several labels, which 'flambeau angel' does not train. "
+    "Flambeau's own models 'mmoe' and 'esmm' replace them (see the guide, "
+    "sequences-and-retrieval.md)"
+)
 _MAKE = (
     "a model of Angel's has forward, forward_, loss and get_type (see the guide, angel.md); "
     "'flambeau angel make' writes such files"
@@ -75,19 +83,22 @@ def _is_method(scripted: Any, name: str) -> bool:
 
 def _type(scripted: Any, where: str) -> str:
     kind = scripted.get_type()
+    if str(kind).startswith(SEVERAL_TASKS):
+        raise ModelError(f"{where} is of type {kind}: {REPLACED}")
     if kind not in TYPES:
         raise ModelError(f"{where}: get_type() gives {kind!r}; {nearest(str(kind), TYPES)}")
     return str(kind)
 
 
 def _check_arity(scripted: Any, method: str, expected: tuple[str, ...], where: str) -> None:
-    schema = getattr(scripted, method).schema
-    given = [argument.name for argument in schema.arguments][1:]
-    if len(given) != len(expected):
-        kind = scripted.get_type()
+    """Require the expected arguments; others may follow that have defaults."""
+    given = getattr(scripted, method).schema.arguments[1:]
+    more = given[len(expected) :]
+    if len(given) < len(expected) or not all(each.has_default_value() for each in more):
+        kind, names = scripted.get_type(), ", ".join(each.name for each in given)
         raise ModelError(
-            f"{where}: {method}({', '.join(given)}) takes {len(given)} arguments; for type {kind} "
-            f"it must be {method}({', '.join(expected)})"
+            f"{where}: {method}({names}) takes {len(given)} arguments; for type {kind} it must be "
+            f"{method}({', '.join(expected)}), and further arguments need defaults"
         )
 
 

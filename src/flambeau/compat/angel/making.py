@@ -11,6 +11,7 @@ import torch
 from flambeau.compat.angel import torchscript
 from flambeau.compat.angel.algorithms.attention_fm import AttentionFM
 from flambeau.compat.angel.algorithms.attention_net import AttentionNet
+from flambeau.compat.angel.algorithms.base import ENCODINGS
 from flambeau.compat.angel.algorithms.dcn import DeepAndCross
 from flambeau.compat.angel.algorithms.deepandwide import DeepAndWide
 from flambeau.compat.angel.algorithms.deepfm import DeepFM
@@ -18,6 +19,7 @@ from flambeau.compat.angel.algorithms.fm import FactorizationMachine
 from flambeau.compat.angel.algorithms.lr import LogisticRegression
 from flambeau.compat.angel.algorithms.pnn import ProductNetwork
 from flambeau.compat.angel.algorithms.xdeepfm import XDeepFM
+from flambeau.compat.angel.contract import REPLACED
 from flambeau.config.settings import nearest
 from flambeau.errors import ConfigError
 
@@ -41,6 +43,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "cin_dims": {"nargs": "+", "help": "maps of each interaction layer"},
     "attention_dim": {"help": "width of the attention"},
     "heads": {"help": "attention heads"},
+    "encode": {
+        "type": str,
+        "choices": ENCODINGS,
+        "help": "onehot: one id for each field in every row; multihot: any number (libffm data)",
+    },
 }
 
 
@@ -57,6 +64,8 @@ def make(arguments: Sequence[str]) -> Path:
 
 def _parse(arguments: list[str]) -> dict[str, Any]:
     name = arguments[0] if arguments else ""
+    if name in ("mmoe", "esmm"):
+        raise ConfigError(f"make {name}: {REPLACED}")
     if name not in ALGORITHMS:
         raise ConfigError(f"make: unknown algorithm '{name}'; {nearest(name, ALGORITHMS)}")
     parser = _Parser(prog=f"flambeau angel make {name}", allow_abbrev=False)
@@ -64,10 +73,9 @@ def _parse(arguments: list[str]) -> dict[str, Any]:
         needed = argument.default is argument.empty
         parser.add_argument(
             f"--{argument.name}",
-            type=_positive,
             required=needed,
             default=None if needed else argument.default,
-            **ARGUMENTS[argument.name],
+            **{"type": _positive, **ARGUMENTS[argument.name]},
         )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", default=f"{name}.pt", help="the file to write")

@@ -88,7 +88,7 @@ class AngelModel(nn.Module):
             # Batches differ in shape; to specialise the code for each costs more than it gives.
             with optimized_execution(False):
                 output: Tensor = self._scripted.module.forward_(*given)
-        except RuntimeError as error:
+        except (RuntimeError, torch.jit.Error) as error:
             raise self._explained(error, bags) from error
         if output.numel() != len(bags):
             raise ModelError(
@@ -104,16 +104,16 @@ class AngelModel(nn.Module):
             )
         check_ids(bags.ids, self.contract.input_dim)
 
-    def _explained(self, error: RuntimeError, bags: Jagged) -> Exception:
+    def _explained(self, error: Exception, bags: Jagged) -> Exception:
         fields, lengths = self.contract.n_fields, bags.lengths
         odd = (lengths != fields).nonzero()
-        if fields and len(odd):
+        if fields and len(odd) and not self.contract.takes_fields:
             row = int(odd[0])
             return DataError(
                 f"{self._where} has n_fields={fields}, but row {row} of the batch has "
                 f"{int(lengths[row])} ids; its type needs one id for each field in every row"
             )
-        reason = str(error).strip().splitlines()[-1]
+        reason = str(error).strip().splitlines()[-1].removeprefix("builtins.")
         return ModelError(f"{self._where}: forward_ failed: {reason}")
 
 

@@ -31,6 +31,8 @@ from flambeau.observe import Observer
 from flambeau.tables.mapped import open_tables
 
 MOMENTUM = 0.9
+#: Settings of a Spark session that say how many processes there are, as Angel's jobs have them.
+IN_SESSION = {"workers": "spark.executor.instances", "servers": "spark.ps.instances"}
 
 
 @final
@@ -38,7 +40,8 @@ class Training:
     """A job that can be run: its model is loaded, and its data fits the model."""
 
     def __init__(self, job: AngelJob) -> None:
-        self._job = job
+        self._job = job = sized_by_session(job) if job.cluster == "spark" else job
+        self._output = output_file(job)
         self.model: AngelModel = load(job.torch_model_path, job.angel_model_input_path or None)
         self._form = rows.data_format(job, self.model.contract)
         given = [path for path in (job.train_input, job.validate_input) if path]
@@ -97,9 +100,8 @@ class Training:
             tables = open_tables(checkpoint)
             if job.angel_model_output_path:
                 saved.write_folder(dense, tables, Path(job.angel_model_output_path))
-            if job.torch_output_model_path:
-                original, out = Path(job.torch_model_path), Path(job.torch_output_model_path)
-                saved.write_torch(dense, tables, original, output_file(out, original))
+            if self._output is not None:
+                saved.write_torch(dense, tables, Path(job.torch_model_path), self._output)
 
 
 def optimizers(name: str, rate: float) -> tuple[OptimizerSpec, OptimizerSpec]:
@@ -111,8 +113,21 @@ def optimizers(name: str, rate: float) -> tuple[OptimizerSpec, OptimizerSpec]:
     return spec, spec
 
 
-def output_file(out: Path, original: Path) -> Path:
-    """The file to write; in a folder it gets the name of the file that was given."""
+def sized_by_session(job: AngelJob) -> AngelJob:
+    """The job with the workers and servers that its Spark session names, if its words do not."""
+    from flambeau.clusters.spark import session_of, setting
+
+    session = session_of(Spark())
+    asked = {name: setting(session, key, "") for name, key in IN_SESSION.items()}
+    found = {name: n for name, n in asked.items() if n and name not in job.model_fields_set}
+    return AngelJob.parse({**job.model_dump(by_alias=True), **found}, "the Spark session")
+
+
+def output_file(job: AngelJob) -> Path | None:
+    """The model file to write, if any; in a folder it gets the name of the file that was given."""
+    if not job.torch_output_model_path:
+        return None
+    out, original = Path(job.torch_output_model_path), Path(job.torch_model_path)
     path = out / original.name if out.is_dir() else out
     if path.resolve() == original.resolve():
         raise ConfigError(f"torchOutputModelPath:{out} is the model file itself; use another name")

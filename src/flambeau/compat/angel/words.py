@@ -13,7 +13,7 @@ from flambeau.errors import ConfigError
 OTHER_NAMES = {
     "input": "trainInput",
     "partitionNum": "numDataPartitions",
-    "modulePath": "torchModelPath",
+    "modulePath": "torchOutputModelPath",
     "dataType": "dataFormat",
     "format": "dataFormat",
 }
@@ -77,6 +77,18 @@ class AngelJob(Settings):
                 raise ValueError(f"unknown eval '{name}'; {nearest(name, EVALS)}")
         return tuple(dict.fromkeys(names))
 
+    @field_validator(
+        *("torch_model_path", "torch_output_model_path", "predict_output_path"),
+        *("angel_model_input_path", "angel_model_output_path"),
+    )
+    @classmethod
+    def _is_local(cls, path: str) -> str:
+        if "://" in path:
+            raise ValueError(
+                "models, tables and predictions are files of this machine; give a path"
+            )
+        return path
+
     @model_validator(mode="after")
     def _complete(self) -> "AngelJob":
         if self.action_type == "predict" and not self.predict_output_path:
@@ -87,6 +99,11 @@ class AngelJob(Settings):
 def parse_words(words: Iterable[str]) -> tuple[AngelJob, list[str]]:
     """The job, and those of its words that have no meaning here."""
     values = dict(_split(word) for word in words)
+    if "modulePath" in values and "torchModelPath" not in values:
+        raise ConfigError(
+            f"modulePath:{values['modulePath']} is where the trained model goes; give "
+            "torchModelPath, the model file to begin with"
+        )
     known = {str(field.alias) for field in AngelJob.model_fields.values()}
     given: dict[str, str] = {}
     for key, value in values.items():

@@ -7,7 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from flambeau.compat.angel.algorithms.parts import added_by_field
+
 PLACEHOLDER = 1
+ENCODINGS = ("onehot", "multihot")
+#: The fields of a batch whose rows have one id for each field, in order.
+IN_ORDER = torch.empty(0, dtype=torch.int64)
 
 
 class Scriptable(nn.Module):
@@ -40,9 +45,14 @@ class WithMats(Scriptable):
     """A module with dense weights; its rows have one id for each of `n_fields` fields."""
 
     def __init__(
-        self, name: str, input_dim: int, embedding_dim: int, n_fields: int, mats: list[Tensor]
+        self,
+        name: str,
+        input_dim: int,
+        embedding_dim: int,
+        n_fields: int,
+        mats: list[Tensor],
+        kind: str = "BIAS_WEIGHT_EMBEDDING_MATS",
     ):
-        kind = "BIAS_WEIGHT_EMBEDDING_MATS"
         super().__init__(name, kind, input_dim, embedding_dim, n_fields)
         self.embedding = nn.Parameter(torch.zeros(PLACEHOLDER, embedding_dim))
         self.mats = mats
@@ -68,3 +78,61 @@ class WithMats(Scriptable):
     ) -> Tensor:
         """Probabilities from rows that were looked up. [batch_size]"""
         raise NotImplementedError
+
+
+class WithFields(WithMats):
+    """A module with dense weights whose rows may have any number of ids for a field.
+
+    With `encode="onehot"` they have one for each field, in order; with "multihot" each id comes
+    with its field, and the vectors of a field are added.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        input_dim: int,
+        embedding_dim: int,
+        n_fields: int,
+        mats: list[Tensor],
+        encode: str,
+    ):
+        several = encode == "multihot"
+        kind = f"BIAS_WEIGHT_EMBEDDING_MATS{'_FIELD' if several else ''}"
+        super().__init__(name, input_dim, embedding_dim, n_fields, mats, kind)
+        self.several = several
+
+    def forward(
+        self,
+        batch_size: int,
+        index: Tensor,
+        feats: Tensor,
+        values: Tensor,
+        fields: Tensor = IN_ORDER,
+    ) -> Tensor:
+        """Probabilities from rows of its own. [batch_size]"""
+        weights = functional.embedding(feats, self.weights)
+        embeddings = functional.embedding(feats, self.embedding)
+        return self.forward_(
+            batch_size, index, feats, values, self.bias, weights, embeddings, self.mats, fields
+        )
+
+    def forward_(
+        self,
+        batch_size: int,
+        index: Tensor,
+        feats: Tensor,
+        values: Tensor,
+        bias: Tensor,
+        weights: Tensor,
+        embeddings: Tensor,
+        mats: list[Tensor],
+        fields: Tensor = IN_ORDER,
+    ) -> Tensor:
+        """Probabilities from rows that were looked up. [batch_size]"""
+        raise NotImplementedError
+
+    def by_field(self, batch_size: int, index: Tensor, fields: Tensor, products: Tensor) -> Tensor:
+        """The vectors of each row's fields. [batch_size, n_fields, dim]"""
+        if self.several:
+            products = added_by_field(batch_size, index, fields, products, self.n_fields)
+        return products.view(batch_size, self.n_fields, self.embedding_dim)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from flambeau.compat.angel.algorithms.base import WithMats
+from flambeau.compat.angel.algorithms.base import IN_ORDER, WithFields
 from flambeau.compat.angel.algorithms.parts import (
     dense_mats,
     layers,
@@ -14,7 +14,7 @@ from flambeau.compat.angel.algorithms.parts import (
 )
 
 
-class DeepAndCross(WithMats):
+class DeepAndCross(WithFields):
     """Crosses x -> x0 (x w) + b + x, `cross_depth` times, beside dense layers."""
 
     def __init__(
@@ -24,13 +24,14 @@ class DeepAndCross(WithMats):
         embedding_dim: int,
         fc_dims: list[int],
         cross_depth: int = 3,
+        encode: str = "onehot",
     ):
         require_one_output(fc_dims)
         width = n_fields * embedding_dim
         crosses = [(xavier(width, 1), torch.zeros(1, width)) for _ in range(cross_depth)]
         flat = [mat for cross in crosses for mat in cross]
         mats = [*flat, xavier(width, 1), *dense_mats(width, fc_dims)]
-        super().__init__("dcn", input_dim, embedding_dim, n_fields, mats)
+        super().__init__("dcn", input_dim, embedding_dim, n_fields, mats, encode)
         self.layers, self.cross_depth = len(fc_dims), cross_depth
 
     def forward_(
@@ -43,9 +44,11 @@ class DeepAndCross(WithMats):
         weights: Tensor,
         embeddings: Tensor,
         mats: list[Tensor],
+        fields: Tensor = IN_ORDER,
     ) -> Tensor:
         """Probabilities from rows that were looked up. [batch_size]"""
-        flat = scaled(values, embeddings).view(batch_size, self.n_fields * self.embedding_dim)
+        products = scaled(values, embeddings)
+        flat = self.by_field(batch_size, index, fields, products).flatten(1)
         crossed = flat
         for depth in range(self.cross_depth):
             crossed = flat * (crossed @ mats[2 * depth]) + mats[2 * depth + 1] + crossed

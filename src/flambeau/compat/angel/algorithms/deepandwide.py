@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from flambeau.compat.angel.algorithms.base import WithMats
+from flambeau.compat.angel.algorithms.base import IN_ORDER, WithFields
 from flambeau.compat.angel.algorithms.parts import (
     dense_mats,
     layers,
@@ -13,13 +13,20 @@ from flambeau.compat.angel.algorithms.parts import (
 )
 
 
-class DeepAndWide(WithMats):
+class DeepAndWide(WithFields):
     """Logistic regression and dense layers over embeddings."""
 
-    def __init__(self, input_dim: int, n_fields: int, embedding_dim: int, fc_dims: list[int]):
+    def __init__(
+        self,
+        input_dim: int,
+        n_fields: int,
+        embedding_dim: int,
+        fc_dims: list[int],
+        encode: str = "onehot",
+    ):
         require_one_output(fc_dims)
         mats = dense_mats(n_fields * embedding_dim, fc_dims)
-        super().__init__("deepandwide", input_dim, embedding_dim, n_fields, mats)
+        super().__init__("deepandwide", input_dim, embedding_dim, n_fields, mats, encode)
         self.layers = len(fc_dims)
 
     def forward_(
@@ -32,9 +39,11 @@ class DeepAndWide(WithMats):
         weights: Tensor,
         embeddings: Tensor,
         mats: list[Tensor],
+        fields: Tensor = IN_ORDER,
     ) -> Tensor:
         """Probabilities from rows that were looked up. [batch_size]"""
-        flat = scaled(values, embeddings).view(batch_size, self.n_fields * self.embedding_dim)
+        products = scaled(values, embeddings)
+        flat = self.by_field(batch_size, index, fields, products).flatten(1)
         wide = linear(batch_size, index, values, weights)
         deep = layers(flat, mats, 0, self.layers)
         return torch.sigmoid(wide + deep.view(-1) + bias.view(-1))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from flambeau.compat.angel.algorithms.base import WithMats
+from flambeau.compat.angel.algorithms.base import IN_ORDER, WithFields
 from flambeau.compat.angel.algorithms.parts import (
     dense_mats,
     layers,
@@ -14,13 +14,20 @@ from flambeau.compat.angel.algorithms.parts import (
 )
 
 
-class DeepFM(WithMats):
+class DeepFM(WithFields):
     """A factorization machine and dense layers over the same embeddings."""
 
-    def __init__(self, input_dim: int, n_fields: int, embedding_dim: int, fc_dims: list[int]):
+    def __init__(
+        self,
+        input_dim: int,
+        n_fields: int,
+        embedding_dim: int,
+        fc_dims: list[int],
+        encode: str = "onehot",
+    ):
         require_one_output(fc_dims)
         mats = dense_mats(n_fields * embedding_dim, fc_dims)
-        super().__init__("deepfm", input_dim, embedding_dim, n_fields, mats)
+        super().__init__("deepfm", input_dim, embedding_dim, n_fields, mats, encode)
         self.layers = len(fc_dims)
 
     def forward_(
@@ -33,11 +40,12 @@ class DeepFM(WithMats):
         weights: Tensor,
         embeddings: Tensor,
         mats: list[Tensor],
+        fields: Tensor = IN_ORDER,
     ) -> Tensor:
         """Probabilities from rows that were looked up. [batch_size]"""
         products = scaled(values, embeddings)
         first = linear(batch_size, index, values, weights)
         second = second_order(batch_size, index, products)
-        flat = products.view(batch_size, self.n_fields * self.embedding_dim)
+        flat = self.by_field(batch_size, index, fields, products).flatten(1)
         deep = layers(flat, mats, 0, self.layers)
         return torch.sigmoid(first + second + deep.view(-1) + bias.view(-1))

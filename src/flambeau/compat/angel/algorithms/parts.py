@@ -40,6 +40,21 @@ def layers(inputs: Tensor, mats: list[Tensor], first: int, count: int) -> Tensor
     return out
 
 
+def added_by_field(
+    batch_size: int, index: Tensor, fields: Tensor, products: Tensor, n_fields: int
+) -> Tensor:
+    """The sums of the vectors of each field of each row. [batch_size * n_fields, dim]"""
+    if fields.numel() > 0:
+        low, high = int(fields.min()), int(fields.max())
+        if low < 0 or high >= n_fields:
+            raise ValueError(
+                f"the data has fields {low} to {high}, but the model was made with --n_fields "
+                f"{n_fields}, so fields are 0 to {n_fields - 1}"
+            )
+    sums = torch.zeros(batch_size * n_fields, products.size(1))
+    return sums.index_add(0, index * n_fields + fields, products)
+
+
 def pairs(fields: int) -> tuple[Tensor, Tensor]:
     """The numbers of the first and second field of each pair. [pairs]"""
     places = torch.triu_indices(fields, fields, offset=1)

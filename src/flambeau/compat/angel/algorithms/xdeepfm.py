@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from flambeau.compat.angel.algorithms.base import WithMats
+from flambeau.compat.angel.algorithms.base import IN_ORDER, WithFields
 from flambeau.compat.angel.algorithms.parts import (
     dense_mats,
     layers,
@@ -16,7 +16,7 @@ from flambeau.compat.angel.algorithms.parts import (
 )
 
 
-class XDeepFM(WithMats):
+class XDeepFM(WithFields):
     """A compressed interaction network (layers of `cin_dims` maps) beside dense layers."""
 
     def __init__(
@@ -26,12 +26,13 @@ class XDeepFM(WithMats):
         embedding_dim: int,
         fc_dims: list[int],
         cin_dims: Sequence[int] = (16, 16),
+        encode: str = "onehot",
     ):
         require_one_output(fc_dims)
         maps = zip([n_fields, *cin_dims], cin_dims, strict=False)
         filters = [xavier(before * n_fields, dim) for before, dim in maps]
         mats = [*filters, xavier(sum(cin_dims), 1), *dense_mats(n_fields * embedding_dim, fc_dims)]
-        super().__init__("xdeepfm", input_dim, embedding_dim, n_fields, mats)
+        super().__init__("xdeepfm", input_dim, embedding_dim, n_fields, mats, encode)
         self.layers, self.cin_layers = len(fc_dims), len(cin_dims)
 
     def forward_(
@@ -44,9 +45,10 @@ class XDeepFM(WithMats):
         weights: Tensor,
         embeddings: Tensor,
         mats: list[Tensor],
+        fields: Tensor = IN_ORDER,
     ) -> Tensor:
         """Probabilities from rows that were looked up. [batch_size]"""
-        vectors = scaled(values, embeddings).view(batch_size, self.n_fields, self.embedding_dim)
+        vectors = self.by_field(batch_size, index, fields, scaled(values, embeddings))
         maps, sums = vectors, [torch.zeros(batch_size, 0)]
         for layer in range(self.cin_layers):
             # Every map with every field, [batch, maps x fields, dim], weighed into the next maps.
