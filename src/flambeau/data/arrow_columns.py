@@ -14,8 +14,8 @@ from flambeau.data.owned import owned
 from flambeau.data.vectors import is_vector, vectors
 from flambeau.errors import DataError
 
-# torch has hardly any operations for these.
-_WIDER = {pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
+# torch has hardly any operations for these. Binders make int64 of uint64, once keys are copied.
+_WIDER = {pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
 #: The members of a bag's items, in the order of `Jagged`; only the first must be there.
 MEMBERS = ("id", "value", "field")
 
@@ -146,7 +146,9 @@ def _jagged(
 
 
 def _ids(column: pa.Array) -> torch.Tensor:
-    return _tensor(column.cast(pa.int64()))
+    """Ids as int64; those beyond it keep their bits."""
+    wide = pa.types.is_uint64(column.type)
+    return _tensor(column.view(pa.int64()) if wide else column.cast(pa.int64()))
 
 
 def _offsets(lengths: pa.Array) -> torch.Tensor:

@@ -13,12 +13,13 @@ from torch import Tensor
 from flambeau.config import Binding
 from flambeau.config.job import RANGES, LabelSetting, label_columns
 from flambeau.config.settings import close_to
-from flambeau.data import crossing, jagged
+from flambeau.data import crossing
 from flambeau.data.arrow_columns import holds_text, to_columns
 from flambeau.data.batch import Batch, Column
 from flambeau.data.filling import Filling
 from flambeau.data.jagged import Jagged
 from flambeau.data.parameters import batch_parameter, parameters_of, takes_bags
+from flambeau.data.stacking import stack
 from flambeau.errors import DataError, ModelError
 
 STACKED = "inputs"
@@ -78,6 +79,7 @@ class Binder:
         narrow = self._single_inputs() if dtype == torch.float32 else ()
         self._narrow = frozenset(narrow) - self._other_uses()
         self._hashed: set[str] = set()
+        self._numbers: frozenset[str] = frozenset()
         fillable = set(self.columns) - self._nullable if wants_all else self._salts.keys()
         self._filling = Filling(settings.fill, fillable, self.stacks.values())
 
@@ -104,9 +106,8 @@ class Binder:
         for name, members in self._settings.crosses.items():
             columns[name] = crossing.cross(name, [columns[member] for member in members])
         for name, members in self.stacks.items():
-            columns[name] = self._stack(
-                {member: _ids_or_numbers(columns, member) for member in members}
-            )
+            named = {member: _ids_or_numbers(columns, member) for member in members}
+            columns[name] = stack(named, self._hashed, self._dtype)
         for name in self._single_inputs():
             columns[name] = self._convert(_ids_or_numbers(columns, name))
         if self.columns != self._shape.columns:
@@ -153,13 +154,13 @@ class Binder:
         name = self._settings.group
         if name is None:
             return None
-        column = batch[name]
+        column = self.key(batch, name)
         if isinstance(column, Jagged):
             raise DataError(f"group='{name}' has several values in a row, or none; give one each")
         return column
 
     def key(self, batch: Batch, name: str) -> Column:
-        """A column as it is in the data, also if it is text that the model sees as ids."""
+        """A column as it is in the data, also if the model sees its texts as ids."""
         return batch.columns.get(_key(name), batch[name])
 
     def label_columns(self) -> tuple[str, ...]:
@@ -293,6 +294,7 @@ class Binder:
     def _with_ids(self, batch: Batch) -> dict[str, Column]:
         """The columns, with ids in the place of texts that come from memory."""
         columns: dict[str, Column] = dict(batch.columns)
+        self._plain(columns)
         for name, salt in self._salts.items():
             column = columns.get(name)
             if isinstance(column, np.ndarray):
@@ -303,37 +305,25 @@ class Binder:
                     columns[_key(name)] = column
         return columns
 
-    def _stack(self, named: Mapping[str, Tensor | Jagged]) -> Tensor | Jagged:
-        members = [member for member in named.values() if isinstance(member, Tensor)]
-        floating = any(member.is_floating_point() for member in members)
-        if floating:
-            self._refuse_ids(named)
-        if len(members) < len(named):
-            return jagged.stack(list(named.values()))
-        dtype = self._dtype if floating else torch.int64
-        rows = members[0].shape[0]
-        width = sum(1 if member.dim() == 1 else member.shape[1] for member in members)
-        out = torch.empty((rows, width), dtype=dtype)
-        position = 0
-        for member in members:
-            block = member.unsqueeze(1) if member.dim() == 1 else member
-            out[:, position : position + block.shape[1]] = block
-            position += block.shape[1]
-        return out
+    def _plain(self, columns: dict[str, Column]) -> None:
+        """Make numbers of integers that the model takes as such, and int64 of other uint64.
 
-    def _refuse_ids(self, named: Mapping[str, Tensor | Jagged]) -> None:
-        """What is stacked with floating-point numbers must be numbers."""
-        for name, member in named.items():
-            if isinstance(member, Jagged):
-                raise DataError(
-                    f"column '{name}' has missing or several ids in a row, and cannot be stacked "
-                    f"with numbers: fill={{'{name}': 0.0}}, or make it an input of its own"
-                )
-            if name in self._hashed:
-                raise DataError(
-                    f"column '{name}' holds text, which becomes ids, and cannot be stacked with "
-                    "numbers: make it an input of its own, or leave it out of inputs="
-                )
+        The latter keep their bits. What other uses need as it is in the data is kept for them.
+        """
+        floats = {name for name, column in columns.items() if _is_floating(column)}
+        numbers = self._numbers.union(*(x for x in self.stacks.values() if floats.intersection(x)))
+        for name, column in list(columns.items()):
+            if not isinstance(column, Tensor) or column.is_floating_point():
+                continue
+            if name in self._numbers or (name in numbers and column.dtype == torch.uint64):
+                plain = column.to(self._dtype)
+            elif column.dtype == torch.uint64:
+                plain = column.view(torch.int64)
+            else:
+                continue
+            if name in {*self._settings.keys, self._settings.group}:
+                columns[_key(name)] = column
+            columns[name] = plain
 
     def _convert(self, value: Tensor | Jagged) -> Tensor | Jagged:
         if isinstance(value, Jagged):
@@ -356,6 +346,10 @@ def _ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged
     return column
 
 
+def _is_floating(column: Column) -> bool:
+    return isinstance(column, Tensor) and column.is_floating_point()
+
+
 def _holds_ids(column: Column) -> bool:
     return isinstance(column, Jagged) or column.dtype == torch.int64
 
@@ -376,7 +370,7 @@ def _tensor(batch: Batch, name: str) -> Tensor:
 
 
 def _key(name: str) -> str:
-    """Under which name a text that became ids is kept, for predictions."""
+    """Under which name a column is kept as it is in the data, where the model sees it otherwise."""
     return f"key:{name}"
 
 

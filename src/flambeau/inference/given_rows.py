@@ -75,10 +75,26 @@ def _array(name: str, values: Any) -> pa.Array:
     try:
         if isinstance(values, np.ndarray) and values.ndim > 1:
             return _lists(values)
-        found = pa.array(values)
+        found = _numbers_or_texts(name, values)
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     except (pa.ArrowException, TypeError) as error:
         raise DataError(f"column '{name}': {error}; give one value, or one list, a row") from error
+
+
+def _numbers_or_texts(name: str, values: Any) -> Any:
+    """The values in Arrow; integers beyond int64 are unsigned."""
+    for kind in (None, pa.uint64(), pa.list_(pa.uint64())):
+        try:
+            return pa.array(values, kind)
+        except OverflowError:
+            continue
+        except pa.ArrowException:
+            if kind is None:
+                raise
+    raise DataError(
+        f"column '{name}' holds integers that are neither all int64 nor all uint64; training reads "
+        "such as texts: give texts"
+    )
 
 
 def _lists(values: "np.ndarray[Any, Any]") -> pa.Array:
@@ -115,7 +131,7 @@ def _as_trained(name: str, column: pa.Array, trained: str | None) -> pa.Array:
 def _floats(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return column.cast(pa.float64())
+        return column.cast(pa.float64(), safe=False)
     inner = _floats(column.flatten())
     if pa.types.is_fixed_size_list(kind):
         return pa.FixedSizeListArray.from_arrays(inner, kind.list_size)

@@ -84,6 +84,7 @@ def _check_classes(
         rows = np.arange(start, min(start + CHUNK, len(source)))
         label = source.take(rows, labels)[labels[0]]
         assert isinstance(label, Tensor)
+        label = label if label.is_floating_point() else label.long()
         bad = ((label < 0) | (label >= classes)).nonzero()
         if len(bad):
             row = int(bad[0, 0])

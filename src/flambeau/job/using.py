@@ -132,7 +132,8 @@ def require_kinds(source: Source, settings: JobSettings) -> None:
             kinds = ("texts", "numbers") if now else ("numbers", "texts")
             raise DataError(
                 f"column '{name}' holds {kinds[0]}, but the model was trained with {kinds[1]}, "
-                "which gave other ids; give it as it was"
+                f"which gave other ids; give it as it was (texts of digits in a CSV file: "
+                f"options={{'types': {{'{name}': 'string'}}}})"
             )
 
 

@@ -297,3 +297,37 @@ def test_a_range_in_the_order_of_columns_is_refused_with_the_ranges_that_there_a
 ) -> None:
     with pytest.raises(DataError, match=r"'age:item' is not a range .* such as 'I1:I13'; list"):
         bind(lambda x: x, inputs=inputs)
+
+
+LARGE = 2**63 + 5
+KEYS = pa.record_batch(
+    {
+        "user": pa.array([LARGE, 7], pa.uint64()),
+        "order": pa.array([LARGE, 8], pa.uint64()),
+        "price": pa.array([0.5, 1.5]),
+    }
+)
+
+
+def from_memory(records: pa.RecordBatch, binder: Binder) -> Batch:
+    columns = {name: torch.tensor(records[name].to_numpy()) for name in records.schema.names}
+    return binder.assemble(Batch(columns, len(records)))
+
+
+@pytest.mark.parametrize("get", [lambda records, binder: binder.read(records), from_memory])
+def test_ids_keep_their_bits_and_keys_their_values(get: Any) -> None:
+    settings = Binding(inputs={"ids": ["user"]}, keys=("user", "order"))
+    binder = Binder(settings, lambda ids: None, Shape(tuple(KEYS.schema.names)))
+    batch = get(KEYS, binder)
+    assert batch["ids"].tolist() == [[LARGE - 2**64], [7]]
+    assert binder.key(batch, "user").tolist() == [LARGE, 7]
+    assert binder.key(batch, "order").tolist() == [LARGE, 8]
+    assert binder.key(batch.take(torch.tensor([1, 0])), "user").tolist() == [7, LARGE]
+
+
+@pytest.mark.parametrize("get", [lambda records, binder: binder.read(records), from_memory])
+def test_large_integers_beside_numbers_have_their_values(get: Any) -> None:
+    settings = Binding(inputs=["user", "price"])
+    binder = Binder(settings, lambda x: None, Shape(tuple(KEYS.schema.names)))
+    (x,), _ = binder.arguments(get(KEYS, binder))
+    assert x.tolist() == [[float(2**63), 0.5], [7.0, 1.5]]

@@ -20,7 +20,7 @@ NUMBERS = [
     (pa.uint8(), torch.uint8),
     (pa.uint16(), torch.int32),
     (pa.uint32(), torch.int64),
-    (pa.uint64(), torch.int64),
+    (pa.uint64(), torch.uint64),
     (pa.float32(), torch.float32),
     (pa.float64(), torch.float64),
 ]
@@ -127,9 +127,9 @@ def test_nullable_columns_without_nulls_keep_their_type():
     assert convert(pa.array([1, 2]), nullable=frozenset({"c"})).dtype == torch.int64
 
 
-def test_unsigned_numbers_beyond_int64_are_refused():
-    with pytest.raises(DataError, match="column 'c'"):
-        convert(pa.array([2**63], pa.uint64()))
+def test_unsigned_ids_keep_their_bits():
+    bags = convert(pa.array([[2**63], [2**64 - 1, 5]], pa.list_(pa.uint64())), salts={"c": "c"})
+    assert bags.ids.tolist() == [-(2**63), -1, 5]
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.list_(pa.int64())])

@@ -65,3 +65,23 @@ def test_a_missing_column_in_one_row_is_a_missing_value() -> None:
 def test_what_the_model_does_not_know_is_refused(data: Any, trained: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         as_records(data, {"x": trained})
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([2**63, 5], pa.uint64()),
+        ([2**64 - 1, None], pa.uint64()),
+        (np.array([2**63, 5], np.uint64), pa.uint64()),
+        ([[2**63], [5, 6]], pa.list_(pa.uint64())),
+    ],
+)
+def test_integers_beyond_int64_are_unsigned(values: Any, kind: pa.DataType) -> None:
+    column = as_records({"user": values}, {"user": "integers"}).column("user")
+    assert column.type == kind
+
+
+@pytest.mark.parametrize("values", [[2**64], [2**63, -1]])
+def test_integers_of_no_type_are_an_error_that_names_the_column(values: list[int]) -> None:
+    with pytest.raises(DataError, match=r"'user' holds integers .* give texts"):
+        as_records({"user": values}, {"user": "integers"})

@@ -3,6 +3,7 @@
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,3 +148,18 @@ def test_places_without_an_export_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="version 99"):
         fb.Predictor.load(tmp_path)
     assert clicks().num_rows
+
+
+def test_ids_beyond_int64_are_those_of_the_training(run: RunDirectory) -> None:
+    rows = np.array([5, 2**63 + 5 - 2**64]), np.ones((2, 4), np.float32)
+    add_checkpoint(run, History(), {"item": rows}, 2)
+    predictor = fb.Predictor.load(run.path)
+
+    def scores(items: Any) -> list[float]:
+        found = predictor.predict({"item": items, "history": [[1, 2], [1, 2], []]})
+        return list(found["buy_prediction"].to_pylist())
+
+    known, large, _ = scores([5, 2**63 + 5, 1])
+    assert large == known
+    assert scores(np.array([5, 2**63 + 5, 1], np.uint64))[:2] == [known, known]
+    assert scores([5, 2**63 + 6, 1])[1] != known

@@ -14,6 +14,9 @@ from flambeau.data.source import IndexedSource
 from flambeau.data.sources.mapping import map_descriptor, map_file
 from flambeau.errors import DataError
 
+#: Mapped as int64 of the same bits: torch cannot select rows of it.
+UNSIGNED = "uint64"
+
 
 @final
 class ArraySource(IndexedSource):
@@ -41,11 +44,13 @@ class ArraySource(IndexedSource):
         names = self.columns if columns is None else columns
         if _consecutive(rows):
             first, last = int(rows[0]), int(rows[-1]) + 1
-            return Batch(
-                {name: self._columns[name][first:last].clone() for name in names}, len(rows)
-            )
-        index = torch.from_numpy(rows.astype(np.int64))
-        taken = {name: torch.index_select(self._columns[name], 0, index) for name in names}
+            taken = {name: self._columns[name][first:last].clone() for name in names}
+        else:
+            index = torch.from_numpy(rows.astype(np.int64))
+            taken = {name: torch.index_select(self._columns[name], 0, index) for name in names}
+        for name in names:
+            if self._data.columns[name].dtype == UNSIGNED:
+                taken[name] = taken[name].view(torch.uint64)
         return Batch(taken, len(rows))
 
 
@@ -57,7 +62,7 @@ def _consecutive(rows: np.ndarray) -> bool:
 
 def _map(name: str, ref: ArrayRef) -> torch.Tensor:
     memory = map_file(ref.path) if ref.path is not None else map_descriptor(_descriptor(name, ref))
-    dtype: torch.dtype = getattr(torch, ref.dtype)
+    dtype: torch.dtype = getattr(torch, "int64" if ref.dtype == UNSIGNED else ref.dtype)
     count = int(np.prod(ref.shape))
     needed = ref.offset + count * dtype.itemsize
     if len(memory) < needed:

@@ -14,6 +14,7 @@ from flambeau.config.settings import nearest
 from flambeau.data.source import Shard, StreamedSource
 from flambeau.data.sources import csv_lines
 from flambeau.data.sources.bad_rows import WAY_OUT, OnBadRow, skips
+from flambeau.data.sources.csv_integers import integer_type, rounded
 from flambeau.data.sources.csv_skipping import good_rows
 from flambeau.data.sources.files import compression_of, open_range, open_stream, unsplittable
 from flambeau.data.sources.paths import Paths, find_files, reading
@@ -55,8 +56,9 @@ class CsvSource(StreamedSource):
 
     The first line has the column names, unless `names` gives them. Types are inferred from the
     first rows of the first file and hold for all; `types` (`{"price": "float64"}`) overrides
-    them. Plain files are cut at line ends into shards of about `shard_bytes`. A bad row is an error
-    that says where it is, or it is skipped and counted.
+    them. Integers beyond int64 are uint64, and beyond that text. Plain files are cut at line ends
+    into shards of about `shard_bytes`. A bad row is an error that says where it is, or it is
+    skipped and counted.
     """
 
     def __init__(
@@ -100,13 +102,27 @@ class CsvSource(StreamedSource):
         self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         lines = self._lines[shard.part]
-        if self._skip:
-            good = (rows.select(columns) for rows, _ in self._good(lines))
-            batches = (batch for rows in good for batch in rows.to_batches())
-            yield from rows_between(batches, start, stop)
-            return
         with self._explained(lines):
-            yield from rows_between(self._parse(lines, columns, self._types()), start, stop)
+            for batch in rows_between(self._batches(lines, columns), start, stop):
+                self._require_exact(batch, lines)
+                yield batch
+
+    def _batches(self, lines: _Lines, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if not self._skip:
+            yield from self._parse(lines, columns, self._types())
+            return
+        for rows, _ in self._good(lines):
+            yield from rows.select(columns).to_batches()
+
+    def _require_exact(self, batch: pa.RecordBatch, lines: _Lines) -> None:
+        """Raise `DataError` for large integers in a column without a value to infer its type."""
+        for name in self._guessed.intersection(batch.schema.names):
+            if rounded(batch.column(name)):
+                raise DataError(
+                    f"{shown(lines.path)}: column {name!r} has no value in the first rows and was "
+                    f"taken for float64, which rounds its large numbers: give "
+                    f"types={{{name!r}: 'int64'}}, or what it is"
+                )
 
     def _cut(self, path: str, names: Sequence[str] | None) -> list[_Lines]:
         start, hint = 0, ""
@@ -140,11 +156,26 @@ class CsvSource(StreamedSource):
         with self._explained(lines):
             schema = csv.open_csv(lines.open(), **options).schema
         found = {field.name: given.get(field.name, field.type) for field in schema}
+        doubles = [name for name, kind in found.items() if pa.types.is_float64(kind)]
+        found |= self._large_integers(lines, [name for name in doubles if name not in given])
         # A column without any value so far will most likely hold numbers.
+        self._guessed = frozenset(name for name, kind in found.items() if pa.types.is_null(kind))
         return pa.schema(
-            pa.field(name, pa.float64() if pa.types.is_null(kind) else kind)
+            pa.field(name, pa.float64() if name in self._guessed else kind)
             for name, kind in found.items()
         )
+
+    def _large_integers(self, lines: _Lines, doubles: Sequence[str]) -> dict[str, pa.DataType]:
+        """The types of those columns whose first values are integers that a double would round."""
+        if not doubles:
+            return {}
+        options = self._options(lines, doubles, dict.fromkeys(doubles, pa.string()))
+        options["parse_options"] = self._format(lenient=self._skip)
+        options["convert_options"].strings_can_be_null = True
+        with self._explained(lines):
+            texts = csv.open_csv(lines.open(), **options).read_next_batch()
+        kinds = {name: integer_type(texts.column(name)) for name in doubles}
+        return {name: kind for name, kind in kinds.items() if kind is not None}
 
     def _require_same_names(self, lines: _Lines) -> None:
         found = pa.schema((name, self._types().get(name, pa.null())) for name in lines.names)

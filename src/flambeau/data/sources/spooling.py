@@ -24,7 +24,7 @@ _MISSING = (
     "label={{task: {name}}} missing ones are left out"
 )
 # torch has hardly any operations for these.
-_WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
+_WIDER = {"uint16": "int32", "uint32": "int64"}
 
 
 def array_columns(train: Any) -> tuple[dict[str, Array], tuple[str, ...], tuple[str, ...]]:
@@ -121,8 +121,6 @@ class _Column:
         if chunk.is_floating_point() or chunk.is_complex():
             fault = "infinity" if self.nan else "NaN or infinity"
             bad = torch.isinf(chunk) if self.nan else ~torch.isfinite(chunk)
-        elif str(self.values.dtype).endswith("uint64"):
-            fault, bad = "a number beyond int64", chunk < 0
         else:
             return
         if bad.any():

@@ -204,3 +204,45 @@ def test_damaged_gzip_is_named(tmp_path, cut):
     path.write_bytes(packed[: len(packed) - cut])
     with pytest.raises(DataError, match=r"a\.csv\.gz"):
         CsvSource(str(path)).shards()
+
+
+LARGE = 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([LARGE, 5], pa.int64()),
+        ([2**63, 5, ""], pa.uint64()),
+        ([2**64 - 1, LARGE], pa.uint64()),
+        ([2**64, LARGE], pa.string()),
+        ([2**63, -5], pa.string()),
+        ([-(2**63) - 1], pa.string()),
+        ([2**63, 0.5], pa.float64()),
+        (["+5", 7], pa.float64()),
+    ],
+)
+@pytest.mark.parametrize("on_bad_row", ["error", "skip"])
+def test_integers_keep_their_digits(tmp_path, values, kind, on_bad_row):
+    text = "b,a\n" + "".join(f"x,{value}\n" for value in values)
+    source = CsvSource(write(tmp_path / "a.csv", text), on_bad_row=on_bad_row)
+    assert source.schema.field("a").type == kind
+    if kind != pa.float64():
+        found = ["" if value is None else str(value) for value in read(source)["a"]]
+        assert found == list(map(str, values))
+
+
+@pytest.mark.parametrize("first", ["1", str(2**63)])
+def test_a_later_integer_that_does_not_fit_is_an_error_that_names_types(tmp_path, first):
+    text = "a,b\n" + f"{first},{'2' * 20}\n" * 60_000 + f"{2**64},2\n"
+    with pytest.raises(DataError, match=rf"line 60002: column 'a': .*'{2**64}'.*types=\{{'a'"):
+        read(CsvSource(write(tmp_path / "a.csv", text)))
+
+
+@pytest.mark.parametrize("on_bad_row", ["error", "skip"])
+def test_large_integers_of_a_column_that_begins_empty_are_an_error(tmp_path, on_bad_row):
+    write(tmp_path / "a.csv", "a,b\n,1\n")
+    write(tmp_path / "b.csv", f"a,b\n{LARGE},1\n")
+    source = CsvSource(str(tmp_path), on_bad_row=on_bad_row)
+    with pytest.raises(DataError, match=r"b.csv: column 'a' .* rounds .* types=\{'a': 'int64'\}"):
+        read(source)

@@ -1,0 +1,50 @@
+"""Several columns side by side, as one input of a model."""
+
+from collections.abc import Collection, Mapping
+
+import torch
+from torch import Tensor
+
+from flambeau.data import jagged
+from flambeau.data.jagged import Jagged
+from flambeau.errors import DataError
+
+
+def stack(
+    named: Mapping[str, Tensor | Jagged], texts: Collection[str], dtype: torch.dtype
+) -> Tensor | Jagged:
+    """One tensor [rows, columns]: of int64, or of `dtype` if one of the columns is floating-point.
+
+    Columns with missing ids, or several in a row, give a `Jagged` with a bag for each. The columns
+    `texts` were texts, whose ids are no numbers.
+    """
+    members = [member for member in named.values() if isinstance(member, Tensor)]
+    floating = any(member.is_floating_point() for member in members)
+    if floating:
+        _refuse_ids(named, texts)
+    if len(members) < len(named):
+        return jagged.stack(list(named.values()))
+    rows = members[0].shape[0]
+    width = sum(1 if member.dim() == 1 else member.shape[1] for member in members)
+    out = torch.empty((rows, width), dtype=dtype if floating else torch.int64)
+    position = 0
+    for member in members:
+        block = member.unsqueeze(1) if member.dim() == 1 else member
+        out[:, position : position + block.shape[1]] = block
+        position += block.shape[1]
+    return out
+
+
+def _refuse_ids(named: Mapping[str, Tensor | Jagged], texts: Collection[str]) -> None:
+    """What is stacked with floating-point numbers must be numbers."""
+    for name, member in named.items():
+        if isinstance(member, Jagged):
+            raise DataError(
+                f"column '{name}' has missing or several ids in a row, and cannot be stacked "
+                f"with numbers: fill={{'{name}': 0.0}}, or make it an input of its own"
+            )
+        if name in texts:
+            raise DataError(
+                f"column '{name}' holds text, which becomes ids, and cannot be stacked with "
+                "numbers: make it an input of its own, or leave it out of inputs="
+            )
