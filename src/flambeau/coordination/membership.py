@@ -54,11 +54,6 @@ class Membership:
         """Whether every role with a rank has joined."""
         return all(member.joined for member in self.group())
 
-    def store(self) -> tuple[str, int] | None:
-        """Where rank 0 serves the rendezvous, if it is there."""
-        first = next(member for member in self.group() if member.spec.rank == 0)
-        return first.joined.store if first.joined is not None else None
-
     def replace(self, lost: RoleSpec, spec: RoleSpec, now: float) -> None:
         """Another process takes the place of a lost one, in the same order."""
         self._members = {

@@ -4,6 +4,7 @@ agent -> coordinator     AgentJoined, Spooled, RoleExited, RoleOutput
 coordinator -> agent     StartRoles, EndRoles, EndRole, Shutdown
 role  -> coordinator     RoleJoined, ServerReady, Heartbeat, Report, RoleFailed, RoleDone
 coordinator -> role      Begin, Servers, Restore, Stop
+worker -> coordinator    StoreRequest, answered by StoreReply
 
 Rounds, with a synchronous parameter server:
 
@@ -31,6 +32,7 @@ from flambeau.coordination.file_messages import (
     Spooled,
     WantFiles,
 )
+from flambeau.coordination.rendezvous import StoreReply, StoreRequest
 from flambeau.coordination.tasks import Task
 from flambeau.messaging import Codec
 
@@ -122,11 +124,8 @@ class RoleOutput(_Message, frozen=True):
 
 
 class RoleJoined(_Message, frozen=True):
-    """A role is up; `store` is the address where rank 0 will serve the rendezvous store."""
-
     spec: RoleSpec
     pid: int
-    store: tuple[str, int] | None = None
 
 
 class ServerReady(_Message, frozen=True):
@@ -143,12 +142,11 @@ class Restore(_Message, frozen=True):
 
 
 class Begin(_Message, frozen=True):
-    """Everybody is there: meet at `store`; the parameter server's shards are at `servers`.
+    """Everybody is there; the parameter server's shards are at `servers`.
 
     With servers, all go on from the same `checkpoint`, if there is one.
     """
 
-    store: tuple[str, int] | None
     servers: list[str] = []
     checkpoint: str | None = None
 
@@ -363,6 +361,8 @@ Messages = (
     | ServerReady
     | Restore
     | Begin
+    | StoreRequest
+    | StoreReply
     | Servers
     | Stop
     | Heartbeat

@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import socket
 import sys
 import threading
 import traceback
@@ -23,11 +22,9 @@ def main(pipe: int) -> int:
     child = attach(pipe)
     host = local_address(host_of(child.coordinator))
     _use_interface(host)
-    listener = _listen(host) if child.spec.rank == 0 and child.spec.role.in_group else None
-    store = (host, listener.getsockname()[1]) if listener else None
-    link = Link(child.coordinator, child.secret, RoleJoined(child.spec, os.getpid(), store))
+    link = Link(child.coordinator, child.secret, RoleJoined(child.spec, os.getpid()))
     try:
-        summary = _run(child, link, listener)
+        summary = _run(child, link)
         link.send(RoleDone(child.spec, summary.pop("status", "finished"), summary))
         return 0
     except SystemExit as exit_request:
@@ -39,10 +36,10 @@ def main(pipe: int) -> int:
         link.close()
 
 
-def _run(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[str, Any]:
+def _run(child: ChildSpec, link: Link) -> dict[str, Any]:
     module, _, function = ROLES[child.spec.role].partition(":")
     run = getattr(importlib.import_module(module), function)
-    summary: dict[str, Any] = run(child, link, listener)
+    summary: dict[str, Any] = run(child, link)
     return summary
 
 
@@ -71,14 +68,6 @@ def _use_interface(host: str) -> None:
     interface = interface_of(host)
     if interface is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-
-
-def _listen(host: str) -> socket.socket:
-    """Where the rendezvous store will listen: this interface only."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind((host, 0))
-    listener.listen(1024)
-    return listener
 
 
 if __name__ == "__main__":

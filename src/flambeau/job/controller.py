@@ -37,6 +37,7 @@ from flambeau.coordination.protocol import (
     Shutdown,
     Stop,
 )
+from flambeau.coordination.rendezvous import Rendezvous, StoreRequest
 from flambeau.errors import WorkerLostError
 from flambeau.job.agents import TICK_SECONDS, Agents
 from flambeau.job.conducting import AmongThemselves, Stage
@@ -70,6 +71,7 @@ class Controller(Stage):
         self.secret = new_secret()
         self._server: Server[Messages] = Server(CODEC, self.secret, host, max_bytes=MAX_FRAME_BYTES)
         self._agents = Agents(cluster, self._server, team.carrier)
+        self._rendezvous = Rendezvous(self._server.send)
         self._members = Membership([], 0.0)
         self._phase = Phase.GATHERING
         self._failures: list[Failure] = []
@@ -122,6 +124,8 @@ class Controller(Stage):
         elif isinstance(message, RoleOutput):
             for line in message.lines:
                 self._tell_of(message.spec, "log", stream=message.stream, text=line)
+        elif isinstance(message, StoreRequest):
+            self._rendezvous.handle(envelope.peer, message, envelope.buffers)
         elif isinstance(message, FromShard):
             self._conducting.handle(envelope.peer, message, envelope.buffers)
         elif isinstance(message, FromRole | FromWorker) and message.spec in self._members:
@@ -178,7 +182,7 @@ class Controller(Stage):
         if not self._begun and ready:
             self._begun = True
             beginners = [member.spec for member in self._members.group()]
-        begin = Begin(self._members.store(), self._server_list(), self._checkpoint)
+        begin = Begin(self._server_list(), self._checkpoint)
         for spec in beginners:
             self.send(spec, begin)
             self._conducting.joined(spec)
@@ -319,6 +323,7 @@ class Controller(Stage):
         self._checkpoint = self._team.checkpoint(self._generation)
         self._addresses.clear()
         self._conducting.begin(self._generation)
+        self._rendezvous.begin(self._generation)
         specs = place_roles(
             self._cluster.agents,
             self._team.workers,

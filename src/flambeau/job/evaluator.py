@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ POLL_SECONDS = 0.5
 Report = Callable[..., None]
 
 
-def follow_run(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[str, Any]:
+def follow_run(child: ChildSpec, link: Link) -> dict[str, Any]:
     """The evaluator role of a job: follow until the workers are done and all is evaluated."""
     settings = JobSettings.parse(child.payload["settings"])
     run = RunDirectory(child.payload["run_dir"])

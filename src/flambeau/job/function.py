@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import socket
 from typing import Any
 
 import cloudpickle
@@ -17,7 +16,7 @@ from flambeau.job.process_group import (
 )
 
 
-def call(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[str, Any]:
+def call(child: ChildSpec, link: Link) -> dict[str, Any]:
     """Load the function from the inherited descriptor, call it, write the result to ours.
 
     Far from the driver both travel with the messages.
@@ -26,7 +25,7 @@ def call(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[s
     given = child.payload["function"]
     function, args, kwargs = pickle.loads(given) if isinstance(given, bytes) else load(given)
     device = pick_device("auto", child.spec.local_rank)
-    with process_group(link, listener, backend_of(device)):
+    with process_group(link, backend_of(device)):
         result = function(*args, **kwargs)
     if isinstance(given, bytes):
         return {"result": cloudpickle.dumps(result)}

@@ -7,21 +7,32 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from torch._C._distributed_c10d import TCPStore
+
 from flambeau.clusters.child import ChildSpec
+from flambeau.clusters.interfaces import host_of, local_address
 from flambeau.coordination.link import Link
-from flambeau.job.process_group import open_store, set_rank_variables
+from flambeau.job.coordinator_store import CoordinatorStore
+from flambeau.job.process_group import TIMEOUT, set_rank_variables
+
+_ADDRESS = "address of the script's store"
 
 
-def run_script(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[str, Any]:
+def run_script(child: ChildSpec, link: Link) -> dict[str, Any]:
     """Run the script as `__main__` with its arguments and a launcher's environment.
 
-    The rendezvous store is served here, on one interface, so that the script's
+    The TCP store that scripts expect is served here, on one interface, so that the script's
     `init_process_group()` connects to it instead of listening everywhere.
     """
     path, arguments = child.payload["script"], child.payload["arguments"]
     set_rank_variables(link)
-    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
-    store = open_store(link, listener) if child.spec.rank == 0 else None
+    link.wait_until_all_joined()
+    keys = CoordinatorStore(link, TIMEOUT)
+    store = _serve(link) if child.spec.rank == 0 else None
+    if store is not None:
+        keys.set(_ADDRESS, f"{store.host} {store.port}")
+    host, port = keys.get(_ADDRESS).decode().split()
+    os.environ.update(MASTER_ADDR=host, MASTER_PORT=port, TORCHELASTIC_USE_AGENT_STORE="True")
     sys.argv = [path, *arguments]
     sys.path.insert(0, str(Path(path).resolve().parent))
     try:
@@ -29,3 +40,18 @@ def run_script(child: ChildSpec, link: Link, listener: socket.socket | None) -> 
     finally:
         del store
     return {}
+
+
+def _serve(link: Link) -> TCPStore:
+    """Serve a store on the interface that leads to the coordinator."""
+    host = local_address(host_of(link.coordinator))
+    listener = socket.create_server((host, 0), backlog=1024)
+    return TCPStore(
+        host,
+        listener.getsockname()[1],
+        link.spec.world,
+        is_master=True,
+        timeout=TIMEOUT,
+        wait_for_workers=False,
+        master_listen_fd=listener.detach(),
+    )

@@ -1,6 +1,5 @@
 """The server role: one shard of the parameter server."""
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -41,7 +40,7 @@ RESTORE_SECONDS = 60.0
 HIGH_WATER = 256
 
 
-def serve(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[str, Any]:
+def serve(child: ChildSpec, link: Link) -> dict[str, Any]:
     """Serve until the workers are done; what was counted."""
     settings = JobSettings.parse(child.payload["settings"])
     run = RunDirectory(child.payload["run_dir"])

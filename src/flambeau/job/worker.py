@@ -1,7 +1,6 @@
 """The worker role: builds the parts of a training and runs its loop."""
 
 import contextlib
-import socket
 import time
 from typing import Any
 
@@ -32,7 +31,7 @@ from flambeau.training.position import Position
 from flambeau.training.pulse import CollectivePulse, Pulse, ReportedPulse
 
 
-def work(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[str, Any]:
+def work(child: ChildSpec, link: Link) -> dict[str, Any]:
     """Train; the summary that goes into the result (the first worker's counts)."""
     settings = JobSettings.parse(child.payload["settings"])
     run = RunDirectory(child.payload["run_dir"])
@@ -44,7 +43,7 @@ def work(child: ChildSpec, link: Link, listener: socket.socket | None) -> dict[s
     with contextlib.ExitStack() as stack:
         group: Group = Solo()
         if child.spec.world > 1:
-            stack.enter_context(process_group(link, listener, backend_of(device)))
+            stack.enter_context(process_group(link, backend_of(device)))
             group = shared_if_possible(ProcessGroup())
         where = Surroundings(settings, run, link, group, device, child.payload)
         return LockstepWorker(where).run()

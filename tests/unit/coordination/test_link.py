@@ -60,7 +60,7 @@ class Coordinator:
 
     def heard(self) -> None:
         """Wait until the link has taken note of all that was said."""
-        self.say(Begin(None))
+        self.say(Begin())
         self.link.wait_until_all_joined(SOON)
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ def test_large_exchanges_pass(coordinator: Coordinator) -> None:
 def test_the_servers_are_known_with_the_beginning_and_when_one_has_moved(
     coordinator: Coordinator,
 ) -> None:
-    coordinator.say(Begin(None, ["tcp://a", "tcp://b"], "step-1"))
+    coordinator.say(Begin(["tcp://a", "tcp://b"], "step-1"))
     begin = coordinator.link.wait_until_all_joined(SOON)
     assert begin.checkpoint == "step-1"
     assert coordinator.link.servers == ["tcp://a", "tcp://b"]

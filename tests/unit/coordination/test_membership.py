@@ -12,7 +12,6 @@ def spec(rank: int, role: Role = Role.WORKER) -> RoleSpec:
 
 
 EVALUATOR = spec(0, Role.EVALUATOR)
-STORE = ("127.0.0.1", 4000)
 
 
 @pytest.fixture
@@ -21,8 +20,7 @@ def members() -> Membership:
 
 
 def join(members: Membership, rank: int, now: float = 101.0) -> None:
-    store = STORE if rank == 0 else None
-    members.joined(b"peer", RoleJoined(spec(rank), pid=7, store=store), now)
+    members.joined(b"peer", RoleJoined(spec(rank), pid=7), now)
 
 
 def test_it_is_complete_when_all_workers_joined_whatever_the_evaluator_does(
@@ -32,12 +30,6 @@ def test_it_is_complete_when_all_workers_joined_whatever_the_evaluator_does(
     assert not members.complete()
     join(members, 0)
     assert members.complete()
-
-
-def test_the_rendezvous_is_at_rank_0(members: Membership) -> None:
-    join(members, 1)
-    join(members, 0)
-    assert members.store() == STORE
 
 
 def test_who_has_not_been_seen_for_the_timeout_is_silent(members: Membership) -> None:
