@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from flambeau.clusters.open_files import raise_open_files
 from flambeau.coordination.protocol import RoleSpec
 
 _LENGTH = struct.Struct("<I")
@@ -41,6 +42,7 @@ def write_spec(pipe: int, spec: ChildSpec) -> None:
 def attach(pipe: int) -> ChildSpec:
     """Called first in a child: its spec. From here on it ends when its agent does."""
     die_with_parent()
+    raise_open_files()
     os.set_inheritable(pipe, False)
     (length,) = _LENGTH.unpack(read_exactly(pipe, _LENGTH.size))
     child = msgspec.msgpack.decode(read_exactly(pipe, length), type=ChildSpec)

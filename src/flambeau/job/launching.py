@@ -9,6 +9,7 @@ from flambeau import config
 from flambeau.clusters.base import Cluster, Launch
 from flambeau.clusters.local import LOOPBACK, LocalCluster
 from flambeau.clusters.mirror import TOKEN
+from flambeau.clusters.open_files import raise_open_files
 from flambeau.config import Recovery
 from flambeau.errors import MissingDependencyError
 from flambeau.job.carrying import Carrier, remove_traces
@@ -36,6 +37,7 @@ def run_team(
 
     `frames` are data frames of the cluster's engine, by name.
     """
+    raise_open_files()
     placed, host = open_cluster(cluster, frames or {})
     controller = Controller(team, placed, observer, recovery, host, graceful=graceful)
     launch = Launch(

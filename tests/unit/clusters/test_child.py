@@ -1,5 +1,6 @@
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -8,22 +9,28 @@ from collections.abc import Iterator
 import pytest
 
 from flambeau.clusters.child import ChildSpec, write_spec
+from flambeau.clusters.open_files import MOST
 from flambeau.coordination.protocol import Role, RoleSpec
 from flambeau.kernels.cores import usable_cores
 
 ECHO = """
-import json, os, sys
+import json, os, resource, sys
+few = 64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, few)
 from flambeau.clusters.child import attach
 child = attach(int(sys.argv[1]))
 seen = {
     "secret": child.secret.hex(), "rank": child.spec.rank, "payload": child.payload,
     "last_path": sys.path[-1], "cores": sorted(os.sched_getaffinity(0)),
+    "files": resource.getrlimit(resource.RLIMIT_NOFILE),
 }
 print(json.dumps(seen), flush=True)
 sys.stdin.read()
 """
 
 SPEC = RoleSpec(Role.WORKER, rank=3, world=4, local_rank=3, local_world=4, node=0, generation=1)
+#: How many files a process may have open at most, however few it begins with.
+FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 CORE = usable_cores()[-1:]
 
 
@@ -81,6 +88,7 @@ def test_a_child_is_told_all_and_ends_with_its_agent(child: Child) -> None:
         "payload": {"text": "x" * size},
         "last_path": "/added/by/the/agent",
         "cores": CORE,
+        "files": [min(FILES, MOST), FILES],
     }
     assert child.process.poll() is None
     child.let_go()

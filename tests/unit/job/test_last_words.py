@@ -65,7 +65,7 @@ class OneWorker(Cluster):
         agent.close()
 
     def _end(self, agent: Client[Any], spec: RoleSpec) -> None:
-        agent.send(RoleJoined(spec, 1, None))
+        agent.send(RoleJoined(spec, 1))
         agent.send(RoleExited(spec, 0))
         if self._words:
             agent.send(RoleDone(spec, "finished", {"answer": 42}))
