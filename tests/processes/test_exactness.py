@@ -12,6 +12,9 @@ from torch.utils.data import Dataset, IterableDataset
 from toy import QUIET, DropoutNet, Net, Strike, assert_same_weights, make_data, weights
 
 import flambeau as fb
+from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint.references import checkpoint_path
+from flambeau.checkpoint.store import read_checkpoint
 from flambeau.errors import WorkerLostError
 
 SGD = fb.optim("sgd", lr=0.1, momentum=0.9)
@@ -129,6 +132,34 @@ def test_a_killed_run_goes_on_the_same_on_two_workers(tmp_path: Path) -> None:
     resumed = fit(DropoutNet(), tmp_path / "cut", **options)
     whole = fit(DropoutNet(), tmp_path / "whole", **options)
     assert_same_weights(resumed, whole)
+
+
+def test_a_plateau_lowers_the_rate_the_same_everywhere_and_after_a_resume(tmp_path: Path) -> None:
+    plateau = "torch.optim.lr_scheduler:ReduceLROnPlateau"
+    args = {"factor": 0.1, "patience": 0, "threshold": 0.1}
+    options = {
+        "valid": make_data(40, seed=1),
+        "metrics": ["acc"],
+        "schedule": {"kind": "torch", "scheduler": plateau, "args": args, "metric": "acc"},
+        "batch_size": 24,
+    }
+    whole = fit(Net(), tmp_path / "whole", epochs=6, **options)
+    fit(Net(), tmp_path / "cut", epochs=3, **options)
+    resumed = fit(Net(), tmp_path / "cut", epochs=6, **options)
+    assert_same_weights(resumed, whole, exactly=True)
+    options["batch_size"] = 12
+    served = fit(
+        Net(),
+        tmp_path / "served",
+        epochs=6,
+        strategy=fb.ParameterServer(servers=1, consistency="synchronous"),
+        cluster=fb.Local(2),
+        **options,
+    )
+    assert_same_weights(served, whole)
+    run = RunDirectory(whole.run_dir)
+    state = read_checkpoint(checkpoint_path(run, whole.report["step"]))
+    assert state.extra["schedules"][""]["rates"][0] < SGD.args["lr"]
 
 
 def test_a_run_goes_on_with_another_number_of_workers_from_an_epochs_start(tmp_path: Path) -> None:

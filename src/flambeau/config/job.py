@@ -247,6 +247,8 @@ class JobSettings(Settings):
         if self.valid is not None and not self.binding.maskable:
             watched = [self.checkpoints.best]
             watched += [self.early_stopping.metric] if self.early_stopping else []
+            if isinstance(self.schedule, Schedule) and self.schedule.metric is not None:
+                watched.append(self.schedule.metric)
             for name in watched:
                 if name not in ("loss", *self.metrics):
                     shown = ", ".join(("loss", *self.metrics))

@@ -14,7 +14,8 @@ class Schedule(Settings):
     step (or `steps` after the warm-up), falling to `end` times the learning rate.
     `kind="step"` multiplies by `gamma` at each of `milestones` (in steps or epochs, by `unit`).
     `kind="torch"` uses the scheduler class `scheduler` (`torch.optim.lr_scheduler:OneCycleLR`) with
-    `args`, advanced once per `unit`.
+    `args`, advanced once per `unit`; ReduceLROnPlateau is advanced after each evaluation, and
+    watches `metric`, by default the one that decides which checkpoint is the best.
     """
 
     kind: Literal["constant", "step", "linear", "cosine", "polynomial", "torch"] = "constant"
@@ -28,6 +29,7 @@ class Schedule(Settings):
     unit: Literal["step", "epoch"] = "step"
     scheduler: str | None = Field(default=None, pattern=r"^[\w.]+:[\w.]+$")
     args: dict[str, Any] = {}
+    metric: str | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> "Schedule":
@@ -35,4 +37,9 @@ class Schedule(Settings):
             raise ValueError("kind='step' needs milestones, e.g. milestones=(30, 60)")
         if (self.kind == "torch") != (self.scheduler is not None):
             raise ValueError("kind='torch' and scheduler='module:Class' go together")
+        if self.metric is not None and self.kind != "torch":
+            raise ValueError(
+                "metric= is for kind='torch' with "
+                "scheduler='torch.optim.lr_scheduler:ReduceLROnPlateau'"
+            )
         return self

@@ -264,11 +264,12 @@ class WantTask(_Message, frozen=True):
 
 
 class Assigned(_Message, frozen=True):
-    """Train on this; all workers have made so many `updates`. Who was idle has this `clock` now."""
+    """Train on this. `updates` of all; the `clock` of one that was idle; `progress` for a new one."""
 
     task: Task
     clock: int | None
     updates: int = 0
+    progress: dict[str, Any] = {}
 
 
 class Trained(_Message, frozen=True):

@@ -104,9 +104,11 @@ class Assembly:
         self, optimizers: Optimizers, total: int | None, per_epoch: int | None
     ) -> dict[str, LearningRate]:
         """What changes learning rates, by optimizer."""
+        best = self.best()
+        watched = best.metric if best is not None else None
         return {
             name: build_schedule(
-                self.settings.schedule, optimizer, total, per_epoch, self.load_code
+                self.settings.schedule, optimizer, total, per_epoch, self.load_code, watched
             )
             for name, optimizer in optimizers.by_name.items()
         }

@@ -202,7 +202,13 @@ class LinkConductor(Conductor):
                 if before is not None:
                     yield before
                 before = TaskBatch(
-                    task.epoch, task.number, number, batch, last=False, updates=assigned.updates
+                    task.epoch,
+                    task.number,
+                    number,
+                    batch,
+                    last=False,
+                    updates=assigned.updates,
+                    progress=assigned.progress,
                 )
             if before is not None:
                 yield replace(before, last=True)

@@ -58,6 +58,7 @@ class Free(Conducting):
         self._evaluated_at = self._saved_at = 0
         self._exchanges: dict[str, dict[int, bytes]] = {}
         self._carried: dict[str, Any] = {}
+        self._informed: set[int] = set()
         self._progress = FreeProgress()
         self._told = time.monotonic()
 
@@ -90,6 +91,7 @@ class Free(Conducting):
         if spec.role is not Role.WORKER:
             return
         self._parked.pop(spec.rank, None)
+        self._informed.discard(spec.rank)
         if self._plan is None:
             return
         self._plan.lost(spec.rank)
@@ -183,7 +185,9 @@ class Free(Conducting):
                     self._leave(rank)
                 continue
             del self._parked[rank]
-            self.stage.send(spec, Assigned(task, self._join(rank), self._progress.step))
+            progress = {} if rank in self._informed else self._carried
+            self._informed.add(rank)
+            self.stage.send(spec, Assigned(task, self._join(rank), self._progress.step, progress))
         self._grant()
 
     def _grant(self) -> None:

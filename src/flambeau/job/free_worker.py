@@ -167,8 +167,8 @@ class FreeWorker:
         before = None
         if state is not None:
             saved = state.extra["plan"]
-            names = ("best", "patience", "metrics", "history")
-            progress = {name: state.extra[name] for name in names}
+            names = ("best", "patience", "metrics", "history", "watching")
+            progress = {name: state.extra[name] for name in names if name in state.extra}
             before = {**saved, "progress": progress, "over": over}
         if isinstance(source, IterableSource):
             return PlanData(spec, "shares", [spec.world], before)

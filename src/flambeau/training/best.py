@@ -1,11 +1,30 @@
 """Keeping track of the best value of a metric, and of how long it has not improved."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from flambeau.errors import ConfigError
 from flambeau.training.metrics import higher_is_better
+
+
+def is_higher_better(metric: str) -> bool:
+    """Return whether higher values of a metric, perhaps of one task, are better."""
+    name = metric.split("/")[-1]
+    if name == "calibration":
+        raise ConfigError("calibration is best at 1, not as low or high as can be; set mode")
+    return higher_is_better(name)
+
+
+def watched_value(metric: str, metrics: Mapping[str, float]) -> float:
+    """Return the value of the metric that is watched; `ConfigError` if it was not evaluated."""
+    if metric not in metrics:
+        raise ConfigError(
+            f"there is no metric '{metric}' to watch; evaluated are "
+            f"{', '.join(sorted(metrics)) or 'none'}: add it to metrics="
+        )
+    return metrics[metric]
 
 
 @dataclass
@@ -21,20 +40,11 @@ class Best:
 
     def __post_init__(self) -> None:
         known = {"min": False, "max": True}
-        if self.mode == "auto" and self.metric.split("/")[-1] == "calibration":
-            raise ConfigError("calibration is best at 1, not as low or high as can be; set mode")
-        self._higher = (
-            known[self.mode] if self.mode in known else higher_is_better(self.metric.split("/")[-1])
-        )
+        self._higher = known[self.mode] if self.mode in known else is_higher_better(self.metric)
 
-    def improves(self, metrics: dict[str, float]) -> bool:
+    def improves(self, metrics: Mapping[str, float]) -> bool:
         """Take note of an evaluation; whether it is the best so far."""
-        if self.metric not in metrics:
-            raise ConfigError(
-                f"there is no metric '{self.metric}' to watch; evaluated are "
-                f"{', '.join(sorted(metrics)) or 'none'}: add it to metrics="
-            )
-        new = metrics[self.metric]
+        new = watched_value(self.metric, metrics)
         if math.isnan(new) or not self._better(new):
             self.stale += 1
             return False

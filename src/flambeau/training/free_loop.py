@@ -30,7 +30,7 @@ class TaskBatch:
     """Batch `number` of a task; `last`: the task ends with it.
 
     All workers together had made so many `updates` when the task was handed out. `joins`: the
-    worker had been idle before.
+    worker had been idle before. `progress`: what others know, if the worker is new.
     """
 
     epoch: int
@@ -40,6 +40,7 @@ class TaskBatch:
     last: bool
     updates: int = 0
     joins: bool = False
+    progress: dict[str, Any] = field(default_factory=dict)
 
 
 class MomentLike(Protocol):
@@ -134,6 +135,7 @@ class FreeTrainer:
         self._asked: float = 0.0
         self._wants_stop = False
         self._updates = position.step
+        self._informed = False
 
     @property
     def strategy(self) -> Strategy:
@@ -160,6 +162,7 @@ class FreeTrainer:
         parts = self._parts
         fetched = time.perf_counter()
         self.times.begin()
+        self._inform(item.progress)
         if item.joins:
             parts.strategy.catch_up()
         batch = item.batch.to(parts.device)
@@ -178,6 +181,12 @@ class FreeTrainer:
         if parts.view.stopping and not self._wants_stop:
             self._wants_stop = True
             parts.want_stop()
+
+    def _inform(self, progress: dict[str, Any]) -> None:
+        """Take over what the others know, unless it was in a moment that came first."""
+        if not self._informed and progress:
+            self.milestones.load(progress)
+        self._informed = True
 
     def _move_schedules(self, item: TaskBatch) -> None:
         """To where all workers together are, which they know of each other only now and then."""
@@ -203,6 +212,7 @@ class FreeTrainer:
     def _meet(self, moment: MomentLike) -> bool:
         """Do what is to be done together; whether it was the last time."""
         parts, position = self._parts, self.position
+        self._informed = True
         if moment.progress:
             self.milestones.load(moment.progress)
         position.step = parts.view.step = moment.step

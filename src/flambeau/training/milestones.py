@@ -1,7 +1,7 @@
 """Evaluations and checkpoints of a training, and what they lead to: the best, and an early end."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, final
 
 from flambeau.config import JobSettings
@@ -11,6 +11,7 @@ from flambeau.training.best import Best
 from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.evaluation import Scores
 from flambeau.training.position import Position
+from flambeau.training.schedules import LearningRate
 
 
 class Saving(Protocol):
@@ -23,6 +24,8 @@ class Saving(Protocol):
 class MilestoneParts(Protocol):
     """What milestones put in motion."""
 
+    @property
+    def schedules(self) -> Mapping[str, LearningRate]: ...
     @property
     def strategy(self) -> Strategy: ...
     @property
@@ -108,6 +111,7 @@ class Milestones:
             "metrics": self.metrics,
             "history": self.history,
             "saved": list(self._saved) if self._saved is not None else None,
+            "watching": {name: each.state_dict() for name, each in self._watching().items()},
         }
 
     def load(self, values: dict[str, Any]) -> None:
@@ -117,6 +121,9 @@ class Milestones:
             self.best.load(values["best"])
         if self.patience is not None and values["patience"] is not None:
             self.patience.load(values["patience"])
+        for name, schedule in self._watching().items():
+            if name in values.get("watching", {}):
+                schedule.load_state_dict(values["watching"][name])
         if values.get("saved") is not None:
             # One that takes a lost worker's place must save when the others do, and only then.
             step, evaluated = values["saved"]
@@ -130,7 +137,14 @@ class Milestones:
         """What makes a checkpoint worth writing: a new step, or metrics of the same one."""
         return self.position.step, self._is_evaluated()
 
+    def _watching(self) -> dict[str, LearningRate]:
+        """The schedules that evaluations change."""
+        return {name: each for name, each in self._parts.schedules.items() if each.watches}
+
     def _judge(self, metrics: dict[str, float]) -> None:
+        # Before anything is saved: a resumed run does not evaluate this step again.
+        for schedule in self._watching().values():
+            schedule.evaluated(metrics)
         if self.patience is not None:
             self.patience.improves(metrics)
         if self.best is not None and self.best.improves(metrics):

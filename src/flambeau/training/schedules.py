@@ -15,6 +15,7 @@ from flambeau.config.code import CodeRef
 from flambeau.config.schedule import Schedule
 from flambeau.config.settings import nearest
 from flambeau.errors import ConfigError
+from flambeau.training.best import is_higher_better, watched_value
 
 LoadCode = Callable[[CodeRef], Any]
 
@@ -29,6 +30,14 @@ class LearningRate(ABC):
     @abstractmethod
     def epoch_end(self) -> None:
         """To be called after the last update of each epoch."""
+
+    def evaluated(self, metrics: Mapping[str, float]) -> None:  # noqa: B027 - most need not know
+        """Take note of an evaluation; all workers call it with the same values."""
+
+    @property
+    def watches(self) -> bool:
+        """Whether evaluations change it."""
+        return False
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -78,21 +87,31 @@ class FactorSchedule(LearningRate):
 
 @final
 class TorchSchedule(LearningRate):
-    """A torch scheduler, advanced after each update or each epoch."""
+    """A torch scheduler, advanced after each update or epoch, or with each value of `metric`."""
 
-    def __init__(self, scheduler: LRScheduler, *, per_epoch: bool = False) -> None:
+    def __init__(
+        self, scheduler: LRScheduler, *, per_epoch: bool = False, metric: str | None = None
+    ) -> None:
         self._scheduler = scheduler
-        self._per_epoch = per_epoch
+        self._per_epoch, self._metric = per_epoch, metric
         # Where servers make the updates the optimizer makes none, which torch takes for a mistake.
         scheduler.optimizer._opt_called = True  # type: ignore[attr-defined]
 
     def step(self) -> None:
-        if not self._per_epoch:
+        if not self._per_epoch and self._metric is None:
             self._scheduler.step()
 
     def epoch_end(self) -> None:
-        if self._per_epoch:
+        if self._per_epoch and self._metric is None:
             self._scheduler.step()
+
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        if isinstance(self._scheduler, ReduceLROnPlateau) and self._metric is not None:
+            self._scheduler.step(watched_value(self._metric, metrics))
+
+    @property
+    def watches(self) -> bool:
+        return self._metric is not None
 
     def state_dict(self) -> dict[str, Any]:
         rates = [group["lr"] for group in self._scheduler.optimizer.param_groups]
@@ -112,15 +131,22 @@ def build_schedule(
     total_steps: int | None,
     steps_per_epoch: int | None,
     load_code: LoadCode,
+    metric: str | None = None,
 ) -> LearningRate:
     """The schedule of one optimizer, which gets its first learning rate at once.
 
-    `total_steps` and `steps_per_epoch` are None where the data does not tell its length.
+    `total_steps` and `steps_per_epoch` are None where the data does not tell its length, `metric`
+    (what to watch unless the setting says) where the workers do not evaluate.
     """
     if isinstance(setting, CodeRef):
-        return TorchSchedule(_supported(load_code(setting)(optimizer), setting.name))
+        made = _supported(load_code(setting)(optimizer), setting.name)
+        if not isinstance(made, ReduceLROnPlateau):
+            return TorchSchedule(made)
+        metric = _watched(metric)
+        _check_mode(made, metric)
+        return TorchSchedule(made, metric=metric)
     if setting.kind == "torch":
-        return _torch_schedule(setting, optimizer, total_steps, steps_per_epoch, load_code)
+        return _torch_schedule(setting, optimizer, total_steps, steps_per_epoch, load_code, metric)
     return FactorSchedule(optimizer, schedule_factor(setting, total_steps))
 
 
@@ -184,6 +210,7 @@ def _torch_schedule(
     total_steps: int | None,
     steps_per_epoch: int | None,
     load_code: LoadCode,
+    metric: str | None,
 ) -> LearningRate:
     assert setting.scheduler is not None
     if setting.warmup:
@@ -199,13 +226,42 @@ def _torch_schedule(
             raise ConfigError(f"schedule.args: {setting.scheduler} has no '{argument}'; {hint}")
     lengths = {} if setting.unit == "epoch" else _lengths(setting, total_steps, steps_per_epoch)
     args = setting.args | {name: value for name, value in lengths.items() if name in known}
+    plateau = isinstance(kind, type) and issubclass(kind, ReduceLROnPlateau)
+    if setting.metric is not None and not plateau:
+        raise ConfigError(f"schedule.metric: {setting.scheduler} watches none; leave it out")
+    watched = _watched(metric, setting.metric) if plateau else None
+    if watched is not None:
+        args = {"mode": "max" if is_higher_better(watched) else "min", **args}
     try:
         scheduler = kind(optimizer, **args)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"schedule.scheduler={setting.scheduler}: {error}") from error
     return TorchSchedule(
-        _supported(scheduler, setting.scheduler), per_epoch=setting.unit == "epoch"
+        _supported(scheduler, setting.scheduler),
+        per_epoch=setting.unit == "epoch",
+        metric=watched,
     )
+
+
+def _watched(metric: str | None, chosen: str | None = None) -> str:
+    if metric is None:
+        raise ConfigError(
+            "schedule: ReduceLROnPlateau watches a metric of the validation data, and the workers "
+            "evaluate none: give valid=, and leave evaluator out"
+        )
+    return chosen or metric
+
+
+def _check_mode(scheduler: ReduceLROnPlateau, metric: str) -> None:
+    """The user's function made it without knowing which metric it is to watch."""
+    better = "max" if is_higher_better(metric) else "min"
+    if scheduler.mode != better:
+        raise ConfigError(
+            f"schedule: this ReduceLROnPlateau has mode='{scheduler.mode}', and '{metric}' "
+            f"(checkpoints.best), which it watches, needs '{better}': change one of them, or give "
+            "fb.Schedule(kind='torch', scheduler='torch.optim.lr_scheduler:ReduceLROnPlateau', "
+            "metric=...)"
+        )
 
 
 def _lengths(
@@ -220,10 +276,6 @@ def _lengths(
 
 
 def _supported(scheduler: object, name: str) -> LRScheduler:
-    if isinstance(scheduler, ReduceLROnPlateau):
-        raise ConfigError(
-            "schedule: ReduceLROnPlateau needs a metric at each step; use kind='step' or 'cosine'"
-        )
     if not isinstance(scheduler, LRScheduler):
         raise ConfigError(f"schedule: {name} gave a {type(scheduler).__name__}, not an LRScheduler")
     return scheduler

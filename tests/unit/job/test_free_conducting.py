@@ -442,6 +442,21 @@ def test_what_the_first_worker_knew_travels_with_the_next_moment() -> None:
 # Lost workers
 
 
+def test_a_replacement_gets_what_the_first_worker_knew_with_its_first_task() -> None:
+    job = Job(epochs=2).plan(rows=32)
+    job.meet(0, progress={"metrics": {"auc": 0.5}})
+    job.meet(1)
+    job.lose(1)
+    job.replace(1)
+    first = job.ask(1)
+    assert first is not None
+    assert first.progress == {"metrics": {"auc": 0.5}}
+    job.train(1, first.task)
+    second = job.ask(1)
+    assert second is not None
+    assert second.progress == {}
+
+
 def test_a_lost_workers_task_goes_on_where_it_had_come_to() -> None:
     job = Job().begun(rows=64)
     task = job.want(0)

@@ -331,11 +331,10 @@ def test_a_worker_that_joins_late_starts_at_the_floor_and_then_waits(
 
 
 def test_the_first_batch_of_a_worker_that_was_idle_says_so(worker: Worker) -> None:
-    worker.link.hear(Assigned(Task(0, 0, 0, 2), clock=0, updates=7))
-    assert [(item.joins, item.updates) for item in (worker.train(), worker.train())] == [
-        (True, 7),
-        (False, 7),
-    ]
+    worker.link.hear(Assigned(Task(0, 0, 0, 2), clock=0, updates=7, progress={"metrics": {}}))
+    first, second = worker.train(), worker.train()
+    assert [(item.joins, item.updates) for item in (first, second)] == [(True, 7), (False, 7)]
+    assert first.progress == {"metrics": {}}
     worker.assign(1, number=1)
     assert not worker.train().joins
     worker.link.hear(Granted(1, clock=3))

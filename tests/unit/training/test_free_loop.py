@@ -254,6 +254,25 @@ def test_a_worker_that_was_idle_takes_the_newest_weights() -> None:
     assert training.strategy.caught_up == 1
 
 
+def test_a_new_worker_takes_over_what_the_others_know_with_its_first_batch() -> None:
+    known = {**Training([]).trainer.milestones.dump(), "history": [{"step": 3, "loss": 1.0}]}
+    first, second = batch_of(0, 0), batch_of(0, 1)
+    assert isinstance(first, TaskBatch)
+    assert isinstance(second, TaskBatch)
+    new = [replace(item, progress=known) for item in (first, second)]
+    training = Training([*new, LAST]).run()
+    assert training.trainer.milestones.history == known["history"]
+
+
+def test_what_a_moment_said_is_newer_than_what_came_with_a_batch_read_before() -> None:
+    empty = Training([]).trainer.milestones.dump()
+    old, new = ({**empty, "history": [{"step": step, "loss": 1.0}]} for step in (3, 4))
+    first = batch_of(0, 0)
+    assert isinstance(first, TaskBatch)
+    items = [moment(4, progress=new), replace(first, progress=old), LAST]
+    assert Training(items).run().trainer.milestones.history == new["history"]
+
+
 @pytest.mark.parametrize("ahead", [False, True])
 def test_the_next_batch_is_shown_to_a_strategy_that_looks_ahead(ahead: bool) -> None:
     items = [batch_of(0, 0), batch_of(0, 1)]

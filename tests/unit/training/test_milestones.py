@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from torch import nn
+from torch.optim import SGD
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from flambeau.config import AllReduce, CodeRef, FileData, JobSettings
 from flambeau.strategies.all_reduce import AllReduceStrategy
@@ -18,6 +20,7 @@ from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.evaluation import Scores
 from flambeau.training.milestones import Milestones
 from flambeau.training.position import Position
+from flambeau.training.schedules import LearningRate, TorchSchedule
 
 
 class Heard(Callback):
@@ -52,6 +55,7 @@ class Parts:
     saving: Saves = field(default_factory=Saves)
     strategy: AllReduceStrategy = field(default_factory=make_strategy)
     evaluates: bool = True
+    schedules: dict[str, LearningRate] = field(default_factory=dict)
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     @property
@@ -236,3 +240,32 @@ def test_what_was_saved_is_known_after_a_dump_as_well() -> None:
     after.load(before.dump())
     after.checkpoint()
     assert parts.saving.made == [], "this step was saved before"
+
+
+def make_plateau() -> tuple[SGD, dict[str, LearningRate]]:
+    optimizer = SGD(nn.Linear(1, 1).parameters(), lr=1.0)
+    scheduler = ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
+    return optimizer, {"": TorchSchedule(scheduler, metric="loss")}
+
+
+def test_a_plateau_is_noticed_before_anything_is_saved_and_goes_on_from_a_dump() -> None:
+    optimizer, schedules = make_plateau()
+    milestones, _ = make(0.5, 0.6, schedules=schedules)
+    milestones.evaluate()
+    at(milestones, 4).evaluate()
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    other, schedules = make_plateau()
+    resumed, _ = make(0.55, step=5, schedules=schedules)
+    resumed.load(milestones.dump())
+    assert other.param_groups[0]["lr"] == 0.5
+    resumed.evaluate()
+    assert other.param_groups[0]["lr"] == 0.25
+
+
+def test_a_best_checkpoint_knows_the_evaluation_that_made_it_the_best() -> None:
+    _, schedules = make_plateau()
+    milestones, parts = make(0.5, schedules=schedules)
+    saved: list[Any] = []
+    parts.saving.save = lambda metrics, best: saved.append(milestones.dump())  # type: ignore[method-assign]
+    milestones.evaluate()
+    assert saved[0]["watching"][""]["scheduler"]["best"] == 0.5

@@ -134,13 +134,60 @@ def test_one_cycle_gets_the_length_of_the_training(args):
     assert rates(setting) == pytest.approx(values)
 
 
-@pytest.mark.parametrize("path", ["mine:plateau", "torch:ReduceLROnPlateau"])
-def test_plateau_is_not_supported(path):
-    setting = (
-        CodeRef(path=path) if path.startswith("mine") else Schedule(kind="torch", scheduler=path)
-    )
-    with pytest.raises(ConfigError, match="ReduceLROnPlateau needs a metric"):
-        rates(setting)
+def plateau(**values) -> Schedule:
+    args = {"factor": 0.5, "patience": 1}
+    return Schedule(kind="torch", scheduler="torch:ReduceLROnPlateau", args=args, **values)
+
+
+def watching(setting: Schedule | CodeRef, optimizer, metric: str | None) -> LearningRate:
+    return build_schedule(setting, optimizer, TOTAL, PER_EPOCH, load, metric)
+
+
+def test_a_plateau_of_the_metric_reduces_the_rate_and_steps_and_epochs_do_not():
+    optimizer = sgd()
+    schedule = watching(plateau(metric="auc"), optimizer, "loss")
+    assert train(schedule, optimizer, 0, TOTAL) == [1.0] * TOTAL
+    values = [0.6, 0.7, 0.7, 0.65, 0.8, 0.1, 0.1]
+    found = []
+    for value in values:
+        schedule.evaluated({"auc": value, "loss": 1.0})
+        found.append(optimizer.param_groups[0]["lr"] / BASE)
+    assert found == [1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25]
+
+
+def test_a_plateau_goes_on_from_its_state():
+    optimizer = sgd()
+    schedule = watching(plateau(), optimizer, "loss")
+    for value in (3.0, 4.0, 4.0, 4.0):
+        schedule.evaluated({"loss": value})
+    state = json.loads(json.dumps(schedule.state_dict()))
+    other = sgd()
+    resumed = watching(plateau(), other, "loss")
+    resumed.load_state_dict(state)
+    assert other.param_groups[0]["lr"] == 0.5 * BASE
+    resumed.evaluated({"loss": 3.5})
+    assert other.param_groups[0]["lr"] == 0.25 * BASE
+
+
+def test_a_plateau_needs_evaluations():
+    for setting in (CodeRef(path="mine:plateau"), plateau(), plateau(metric="auc")):
+        with pytest.raises(ConfigError, match="give valid=, and leave evaluator out"):
+            watching(setting, sgd(), None)
+    with pytest.raises(ConfigError, match="no metric 'auc' to watch; evaluated are loss"):
+        watching(plateau(metric="auc"), sgd(), "loss").evaluated({"loss": 1.0})
+
+
+def test_a_function_that_makes_a_plateau_of_the_wrong_mode_is_refused():
+    assert watching(CodeRef(path="mine:plateau"), sgd(), "logloss").watches
+    with pytest.raises(ConfigError, match="mode='min', and 'auc'"):
+        watching(CodeRef(path="mine:plateau"), sgd(), "auc")
+
+
+def test_a_metric_is_for_schedulers_that_watch_one():
+    with pytest.raises(ConfigError, match="metric= is for kind='torch'"):
+        Schedule(kind="cosine", metric="auc")
+    with pytest.raises(ConfigError, match="ExponentialLR watches none"):
+        rates(Schedule(kind="torch", scheduler="torch:ExponentialLR", metric="auc"))
 
 
 def test_code_that_gives_no_scheduler_is_refused():
