@@ -53,6 +53,10 @@ class Loading(Settings):
     shuffle_rows: int = Field(default=131_072, ge=1)
     keep_negatives: float = Field(default=1.0, gt=0.0, le=1.0)
 
+    def window(self, batch_size: int) -> int:
+        """Return how many rows are mixed with each other: `shuffle_rows`, in whole batches."""
+        return batch_size * max(1, self.shuffle_rows // batch_size)
+
 
 class Images(Settings):
     """Normalisation, and random crops and flips, on batches of images [batch, channels, h, w].

@@ -11,6 +11,7 @@ from typing import Any, Self, final
 
 import msgspec
 
+from flambeau.coordination.shard_pieces import shard_pieces
 from flambeau.coordination.whole_batches import DropLast, drops
 from flambeau.errors import CheckpointError, ConfigError, DataError, ProtocolError
 
@@ -22,9 +23,10 @@ OPEN_END = (1 << 53) - 1
 
 
 class Task(msgspec.Struct, frozen=True, array_like=True):
-    """Rows `start` to `stop` of shard `number`, or these positions of the epoch's order of rows.
+    """Positions `start` to `stop` of the epoch's order of rows, or of the order within a shard.
 
-    They are cut into batches from `start`; those before `first_batch` have been trained on.
+    They are cut into batches from `start`; those before `first_batch` have been trained on. Of
+    N shards, the task belongs to shard `number % N`, so a whole shard has the shard's number.
     """
 
     epoch: int
@@ -66,12 +68,14 @@ class _State(msgspec.Struct):
 class DynamicPlan:
     """The tasks of an epoch: waiting, or in the hands of one worker each.
 
-    Workers report their batches in order. What is not new changes nothing but `rows.repeated`.
+    With `shuffle` the groups of tasks have another order in each epoch; within a group, tasks stay
+    in order. Workers report their batches in order. What is not new changes nothing but
+    `rows.repeated`.
     """
 
     def __init__(
         self,
-        tasks: Iterable[Task],
+        groups: Iterable[Sequence[Task]],
         *,
         batch_size: int,
         epochs: int = 1,
@@ -81,7 +85,7 @@ class DynamicPlan:
     ) -> None:
         self.epoch = 0
         self.rows = RowCounts()
-        self._tasks = [task for task in tasks if task.start < task.stop]
+        self._groups = [group for group in groups if group]
         self._batch_size, self._epochs = batch_size, epochs
         self._seed, self._shuffle = seed, shuffle
         self._homes = homes
@@ -110,7 +114,7 @@ class DynamicPlan:
             stop = start + batch_size * max(1, min(BATCHES_PER_TASK, share))
             tasks.append(Task(0, len(tasks), start, min(stop, total)))
             start = stop
-        return cls(tasks, batch_size=batch_size, epochs=epochs)
+        return cls([tasks], batch_size=batch_size, epochs=epochs)
 
     @classmethod
     def of_shards(
@@ -118,29 +122,49 @@ class DynamicPlan:
         rows_per_shard: Sequence[int],
         *,
         batch_size: int,
+        workers: int | None = None,
+        window: int | None = None,
         epochs: int = 1,
         seed: int = 0,
         shuffle: bool = True,
         drop_last: DropLast = False,
         homes: Sequence[int] | None = None,
     ) -> Self:
-        """Shards that are read from their start: a task each, in another order in each epoch.
+        """Shards, in another order in each epoch, cut so that all workers have something to do.
 
-        With `homes` each is for one worker only.
+        There are at least 4 tasks for each of the `workers` (None: shards stay whole) if there are
+        as many batches. Rows are mixed in windows of `window` rows (a whole number of batches), and
+        a task that has room for a window ends with one, so that only one worker reads it. With
+        `homes` each shard stays whole and is for one worker only.
         """
-        tasks = (
-            Task(0, number, 0, _usable(rows, batch_size, drop_last))
-            for number, rows in enumerate(rows_per_shard)
+        usable = [_usable(rows, batch_size, drop_last) for rows in rows_per_shard]
+        pieces = [[(0, rows)] if rows else [] for rows in usable]
+        if workers is not None and homes is None:
+            pieces = shard_pieces(usable, batch_size, TASKS_PER_WORKER * workers, window)
+        groups = (
+            [Task(0, shard + n * len(usable), *piece) for n, piece in enumerate(of_shard)]
+            for shard, of_shard in enumerate(pieces)
         )
         return cls(
-            tasks, batch_size=batch_size, epochs=epochs, seed=seed, shuffle=shuffle, homes=homes
+            groups, batch_size=batch_size, epochs=epochs, seed=seed, shuffle=shuffle, homes=homes
         )
 
     @classmethod
     def of_shares(cls, shares: int, *, batch_size: int, epochs: int = 1) -> Self:
         """Iterators of unknown length, a task each; `task_done` says that one has ended."""
-        tasks = (Task(0, number, 0, OPEN_END) for number in range(shares))
-        return cls(tasks, batch_size=batch_size, epochs=epochs)
+        tasks = [Task(0, number, 0, OPEN_END) for number in range(shares)]
+        return cls([tasks], batch_size=batch_size, epochs=epochs)
+
+    @property
+    def has_homes(self) -> bool:
+        """Whether a shard can be read by one worker only."""
+        return self._homes is not None
+
+    def idle(self, workers: int) -> int:
+        """How many of the workers cannot get a task in an epoch."""
+        if self._homes is None:
+            return max(0, workers - len(self._tasks))
+        return workers - len({self._home(task) for task in self._tasks})
 
     @property
     def epoch_complete(self) -> bool:
@@ -249,20 +273,28 @@ class DynamicPlan:
             self._waiting = self._tasks_of_epoch()
 
     @property
+    def _tasks(self) -> list[Task]:
+        return [task for group in self._groups for task in group]
+
+    @property
     def _size(self) -> int:
         """All rows, or the number of iterators whose rows are not known."""
         return sum(1 if _is_open(task) else task.stop - task.start for task in self._tasks)
 
     def _tasks_of_epoch(self) -> deque[Task]:
-        order = list(range(len(self._tasks)))
+        groups = list(self._groups)
         if self._shuffle:
-            random.Random(f"{self._seed} {self.epoch}").shuffle(order)
+            random.Random(f"{self._seed} {self.epoch}").shuffle(groups)
         return deque(
-            msgspec.structs.replace(self._tasks[index], epoch=self.epoch) for index in order
+            msgspec.structs.replace(task, epoch=self.epoch) for group in groups for task in group
         )
 
     def _is_for(self, worker: int, task: Task) -> bool:
-        return self._homes is None or self._homes[task.number] == worker
+        return self._homes is None or self._home(task) == worker
+
+    def _home(self, task: Task) -> int:
+        assert self._homes is not None
+        return self._homes[task.number]
 
     def _done_of(self, task: Task) -> int:
         """Rows of a task that have been trained on."""

@@ -226,7 +226,7 @@ class StreamedLoader(Loader):
         self._source, self._plan, self._worker = source, plan, worker
         self._shards = source.shards()
         # A whole number of batches, so that where a window begins follows from the step alone.
-        self._window = plan.batch_size * max(1, loading.shuffle_rows // plan.batch_size)
+        self._window = loading.window(plan.batch_size)
 
     def steps(self, start: int = 0) -> int:
         """Steps of an epoch."""
@@ -317,10 +317,12 @@ def cut(blocks: Iterator[Batch], size: int) -> Iterator[Batch]:
         yield concatenate(waiting)
 
 
-def mix(window: Batch, key: Sequence[int], size: int, skip: int) -> Iterator[Batch]:
-    """The rows of a window in the random order of a key, from row `skip` on, in batches."""
-    order = torch.from_numpy(np.random.default_rng(key).permutation(window.size))
-    for begin in range(skip, window.size, size):
+def mix(
+    window: Batch, key: Sequence[int], size: int, skip: int, stop: int | None = None
+) -> Iterator[Batch]:
+    """The rows of a window in the random order of a key, from row `skip` to `stop`, in batches."""
+    order = torch.from_numpy(np.random.default_rng(key).permutation(window.size)[:stop])
+    for begin in range(skip, len(order), size):
         yield window.take(order[begin : begin + size])
 
 

@@ -75,7 +75,11 @@ class IndexedTasks(TaskReader):
 
 @final
 class StreamedTasks(TaskReader):
-    """Tasks are shards; rows are mixed within windows of each."""
+    """Tasks are parts of shards, whose rows are mixed within windows.
+
+    Which rows are at which place does not depend on how the shard is cut into tasks. The last
+    window is kept, since the next task often has other rows of it.
+    """
 
     def __init__(
         self,
@@ -86,28 +90,43 @@ class StreamedTasks(TaskReader):
         seed: int,
         window: int | None,
     ) -> None:
-        """`window` is the number of rows that are mixed; None: they stay in order."""
+        """`window` is how many rows, in whole batches, are mixed; None: they stay in order."""
         super().__init__(binder, transform, batch_size)
+        assert window is None or window % batch_size == 0
         self._source, self._seed = source, seed
         self._shards = source.shards()
-        self._window = None if window is None else batch_size * max(1, window // batch_size)
+        self._window = window
+        self._kept: tuple[int, int, Batch] | None = None
 
     def _read(self, task: TaskLike) -> Iterator[Batch]:
-        size, skip = self.batch_size, task.first_batch * self.batch_size
-        if self._window is None:
-            yield from cut(self._blocks(task, skip), size)
+        shard, size = task.number % len(self._shards), self.batch_size
+        start = task.start + task.first_batch * size
+        if start >= task.stop:
             return
-        first, skip = divmod(skip, self._window)
-        windows = cut(self._blocks(task, first * self._window), self._window)
-        for number, window in enumerate(windows, start=first):
-            key = [self._seed, task.epoch, task.number, number]
-            yield from mix(window, key, size, skip)
-            skip = 0
+        if self._window is None:
+            yield from cut(self._blocks(shard, start, task.stop), size)
+            return
+        first, last = start // self._window, -(-task.stop // self._window)
+        for number, window in self._windows(shard, self._window, first, last):
+            key, place = [self._seed, task.epoch, shard, number], number * self._window
+            yield from mix(window, key, size, max(0, start - place), task.stop - place)
 
-    def _blocks(self, task: TaskLike, skip: int) -> Iterator[Batch]:
-        shard = self._shards[task.number]
-        start = task.start + skip
-        for records in self._source.read(shard, self._binder.columns, start, task.stop):
+    def _windows(self, shard: int, size: int, first: int, last: int) -> Iterator[tuple[int, Batch]]:
+        """Windows `first` to `last` of a shard, with their numbers."""
+        if self._kept is not None and self._kept[:2] == (shard, first):
+            yield first, self._kept[2]
+            first += 1
+        if first < last:
+            self._kept = None
+            stop = min(last * size, self._shards[shard].rows)
+            blocks = self._blocks(shard, first * size, stop)
+            for number, window in enumerate(cut(blocks, size), start=first):
+                self._kept = (shard, number, window)
+                yield number, window
+
+    def _blocks(self, shard: int, start: int, stop: int) -> Iterator[Batch]:
+        columns = self._binder.columns
+        for records in self._source.read(self._shards[shard], columns, start, stop):
             yield self._binder.read(records)
 
 

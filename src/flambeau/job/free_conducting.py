@@ -137,6 +137,7 @@ class Free(Conducting):
         if self._plan is not None:
             return  # a worker that replaces the first one
         self._plan = self._make_plan(data)
+        self._warn_of_idle_workers(self._plan)
         if data.state is not None:
             self._plan.load(data.state["plan"], whole_epoch=data.state.get("other_parts", False))
             self._progress.step = self._evaluated_at = self._saved_at = data.state["step"]
@@ -167,12 +168,26 @@ class Free(Conducting):
             )
         return DynamicPlan.of_shards(
             data.sizes,
+            workers=settings.cluster.workers,
+            window=loading.window(settings.batch_size) if loading.shuffle else None,
             seed=settings.seed,
             shuffle=loading.shuffle,
             drop_last=loading.drop_last,
             homes=data.homes,
             **common,
         )
+
+    def _warn_of_idle_workers(self, plan: DynamicPlan) -> None:
+        workers, size = self._settings.cluster.workers, self._settings.batch_size
+        if idle := plan.idle(workers):
+            who = "worker has" if idle == 1 else "workers have"
+            why = (
+                f"there are fewer batches of {size} rows than workers. Use fewer workers, a "
+                "smaller batch_size or more data"
+            )
+            if plan.has_homes:
+                why = "the data frame has no rows on their executors. Repartition it"
+            self.stage.emit("warning", text=f"{idle} {who} no rows to train on: {why}")
 
     def _hand_out(self) -> None:
         if self._plan is None or self._moment is not None:

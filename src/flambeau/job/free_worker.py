@@ -205,5 +205,5 @@ class FreeWorker:
         if isinstance(source, IndexedSource):
             plan = IndexedPlan(len(source), size, 1, seed, loading.shuffle)
             return IndexedTasks(source, plan.order, binder, transform, size)
-        window = loading.shuffle_rows if loading.shuffle else None
+        window = loading.window(size) if loading.shuffle else None
         return StreamedTasks(source, binder, transform, size, seed, window)

@@ -74,6 +74,62 @@ def test_every_shard_with_rows_is_one_task() -> None:
     assert all_tasks(plan) == [Task(0, 0, 0, 5), Task(0, 2, 0, 7)]
 
 
+def test_a_shard_is_cut_so_that_each_worker_has_four_tasks() -> None:
+    plan = DynamicPlan.of_shards([1000], batch_size=10, workers=2, shuffle=False)
+    tasks = all_tasks(plan)
+    assert len(tasks) >= 8
+    assert [task.start for task in tasks] == [0, *(task.stop for task in tasks[:-1])]
+    assert plan.batches_in_epoch == 100
+
+
+def test_tasks_of_a_shard_have_numbers_that_tell_which() -> None:
+    plan = DynamicPlan.of_shards([20, 0, 30], batch_size=10, workers=2)
+    tasks = all_tasks(plan)
+    assert len({task.number for task in tasks}) == len(tasks) == 5
+    stops = [max(task.stop for task in tasks if task.number % 3 == shard) for shard in (0, 2)]
+    assert stops == [20, 30]
+
+
+def test_shards_have_another_order_in_each_epoch_but_their_tasks_have_not() -> None:
+    plan = DynamicPlan.of_shards([40] * 6, batch_size=10, workers=6, epochs=9)
+    orders = set()
+    for _ in range(8):
+        tasks = finish_epoch(plan, 10)
+        orders.add(tuple(task.number % 6 for task in tasks))
+        assert [task.start for task in tasks] == [0, 10, 20, 30] * 6
+        plan.next_epoch()
+    assert len(orders) == 8
+
+
+def test_a_dump_goes_on_in_the_middle_of_cut_shards_with_more_or_fewer_workers() -> None:
+    def shards(workers: int) -> DynamicPlan:
+        return DynamicPlan.of_shards([95, 40], batch_size=10, workers=workers, epochs=2, seed=2)
+
+    for before, after in ((1, 6), (6, 1)):
+        old, new = shards(before), shards(after)
+        first, second, *rest = all_tasks(old)
+        finish(old, first, 10)
+        if second.batches(10) > 1:
+            old.batch_done(0, second.number, 0, 10)
+            second = msgspec.structs.replace(second, first_batch=1)
+        new.load(json.loads(json.dumps(old.dump())))
+        assert finish_epoch(new, 10) == [second, *rest]
+        assert new.rows.applied == 135
+        new.next_epoch()
+        finish_epoch(new, 10)
+        assert new.rows.applied == new.rows.read == 270
+        assert new.complete
+
+
+@pytest.mark.parametrize(("rows", "idle"), [([30], 0), ([20], 1), ([1, 1, 1], 0), ([5], 2)])
+def test_workers_that_get_no_task_are_counted(rows: list[int], idle: int) -> None:
+    assert DynamicPlan.of_shards(rows, batch_size=10, workers=3).idle(3) == idle
+
+
+def test_workers_without_rows_of_their_own_are_counted() -> None:
+    assert DynamicPlan.of_shards([9, 0, 9], batch_size=5, homes=[0, 1, 0]).idle(3) == 2
+
+
 def test_a_shard_without_a_whole_batch_stays_when_that_is_asked_for() -> None:
     plan = DynamicPlan.of_shards([5, 2, 6], batch_size=3, shuffle=False, drop_last="when_possible")
     assert all_tasks(plan) == [Task(0, 0, 0, 3), Task(0, 1, 0, 2), Task(0, 2, 0, 6)]
@@ -290,7 +346,8 @@ class Simulation:
         self.batch_size = self.chance.randint(1, 6)
         self.workers = self.chance.randint(1, 4)
         self.data = [self.chance.randint(0, 30) for _ in range(self.chance.randint(1, 6))]
-        self.by_shards = self.chance.random() < 0.5
+        self.by_shards = self.chance.random() < 0.6
+        self.cuts = self.chance.random() < 0.5
         self.plan = self.fresh()
         self.alive = [Process(number) for number in range(self.workers)]
         self.zombies: list[Process] = []
@@ -301,7 +358,8 @@ class Simulation:
     def fresh(self) -> DynamicPlan:
         common: dict[str, Any] = {"batch_size": self.batch_size, "epochs": 2}
         if self.by_shards:
-            return DynamicPlan.of_shards(self.data, seed=1, **common)
+            workers = self.workers if self.cuts else None
+            return DynamicPlan.of_shards(self.data, seed=1, workers=workers, **common)
         return DynamicPlan.of_rows(sum(self.data), workers=self.workers, **common)
 
     def expected(self) -> Iterator[Done]:

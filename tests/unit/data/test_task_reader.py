@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flambeau.config import Binding
+from flambeau.config import Binding, Loading
 from flambeau.coordination.plans import IndexedPlan
 from flambeau.coordination.tasks import DynamicPlan, Task
 from flambeau.data.batch import Batch
@@ -83,7 +83,8 @@ def indexed(
 def streamed(
     rows: Sequence[int], size: int = SIZE, *, window: int | None = 8, seed: int = 1
 ) -> StreamedTasks:
-    return StreamedTasks(Shards(*rows), BINDER, None, size, seed, window)
+    whole = None if window is None else Loading(shuffle_rows=window).window(size)
+    return StreamedTasks(Shards(*rows), BINDER, None, size, seed, whole)
 
 
 def shared(total: int, shares: int = 2, size: int = SIZE) -> SharedTasks:
@@ -116,7 +117,7 @@ READERS: dict[str, tuple[Callable[[], TaskReader], Task]] = {
     "shards": (lambda: streamed((9, 40, 30)), Task(1, 1, 0, 40)),
     "shards with an odd window": (lambda: streamed((9, 43), window=10), Task(1, 1, 0, 43)),
     "shards in order": (lambda: streamed((9, 43), window=None), Task(1, 1, 0, 43)),
-    "a part of a shard": (lambda: streamed((9, 43)), Task(1, 1, 5, 38)),
+    "a part of a shard": (lambda: streamed((9, 43)), Task(1, 1, 12, 38)),
     "shares": (lambda: shared(41), Task(1, 1, 0, 1 << 40)),
 }
 
@@ -156,14 +157,41 @@ def test_tasks_of_rows_have_every_row_once(
     st.lists(st.integers(0, 30), min_size=1, max_size=4),
     st.integers(1, 7),
     st.none() | st.integers(1, 40),
+    st.none() | st.integers(1, 3),
 )
 def test_tasks_of_shards_have_every_row_once(
-    counts: list[int], size: int, window: int | None
+    counts: list[int], size: int, window: int | None, workers: int | None
 ) -> None:
-    plan = DynamicPlan.of_shards(counts, batch_size=size)
+    plan = DynamicPlan.of_shards(counts, batch_size=size, workers=workers, window=window)
     rows = all_rows(streamed(counts, size, window=window), plan)
     expected = [1000 * part + row for part, count in enumerate(counts) for row in range(count)]
     assert sorted(rows) == expected
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 200), st.none() | st.integers(1, 60), st.integers(1, 8))
+def test_rows_have_the_same_places_however_a_shard_is_cut(
+    rows: int, window: int | None, workers: int
+) -> None:
+    cut = DynamicPlan.of_shards([rows, 9], batch_size=SIZE, workers=workers, shuffle=False)
+    whole = DynamicPlan.of_shards([rows, 9], batch_size=SIZE, shuffle=False)
+    found = [all_rows(streamed((rows, 9), window=window), plan) for plan in (cut, whole)]
+    assert found[0] == found[1]
+
+
+def test_tasks_of_one_window_read_it_once() -> None:
+    class Counted(Shards):
+        reads = 0
+
+        def read(self, *args: Any, **kwargs: Any) -> Iterator[pa.RecordBatch]:
+            self.reads += 1
+            return super().read(*args, **kwargs)
+
+    source = Counted(40)
+    reader = StreamedTasks(source, BINDER, None, SIZE, 1, 400)
+    plan = DynamicPlan.of_shards([40], batch_size=SIZE, workers=2)
+    assert sorted(all_rows(reader, plan)) == list(range(40))
+    assert source.reads == 1
 
 
 def test_tasks_of_shares_have_every_row_once() -> None:

@@ -181,12 +181,39 @@ def test_the_rows_are_not_known_before_there_is_a_plan() -> None:
     assert Job().free.rows() is None
 
 
-def test_shards_are_tasks() -> None:
+def test_a_single_shard_gives_all_workers_something_to_do() -> None:
     job = Job(loading={"shuffle": False})
-    job.say(PlanData(spec(0), "shards", [5, 9], None))
+    job.say(PlanData(spec(0), "shards", [16 * BATCH], None))
     job.meet()
-    tasks = [job.want(0), job.want(1)]
-    assert [(task.number, task.stop) for task in tasks if task] == [(0, 5), (1, 9)]
+    tasks = [job.want(rank % 2) for rank in range(8)]
+    places = [(task.start // BATCH, task.stop // BATCH) for task in tasks if task]
+    assert places == [(start, start + 2) for start in range(0, 16, 2)]
+    assert not job.stage.told
+
+
+@pytest.mark.parametrize(
+    ("rows", "homes", "text"),
+    [
+        (
+            [2 * BATCH],
+            None,
+            "1 worker has no rows to train on: there are fewer batches of 4 rows than workers. "
+            "Use fewer workers, a smaller batch_size or more data",
+        ),
+        (
+            [99, 99],
+            [1, 1],
+            "2 workers have no rows to train on: the data frame has no rows on their executors. "
+            "Repartition it",
+        ),
+    ],
+)
+def test_workers_that_get_nothing_are_warned_of(
+    rows: list[int], homes: list[int] | None, text: str
+) -> None:
+    job = Job(workers=3)
+    job.say(PlanData(spec(0), "shards", rows, None, homes))
+    assert job.stage.told == [("warning", {"text": text})]
 
 
 def test_a_plan_that_comes_again_changes_nothing() -> None:
@@ -692,7 +719,7 @@ def test_without_a_bound_nobody_is_told() -> None:
 
 def test_nobody_waits_for_a_worker_that_has_nothing_to_do() -> None:
     job = Job(consistency="bounded", loading={"shuffle": False})
-    job.say(PlanData(spec(0), "shards", [4 * BATCH, BATCH], None))
+    job.say(PlanData(spec(0), "shards", [4 * BATCH, BATCH], None, [0, 1]))
     job.meet()
     long, short = job.want(0), job.want(1)
     assert long is not None

@@ -4,7 +4,7 @@ import csv as python_csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from flambeau.data.sources.csv_skipping import good_rows
 from flambeau.data.sources.files import compression_of, open_range, open_stream, unsplittable
 from flambeau.data.sources.paths import Paths, find_files, reading
 from flambeau.data.sources.record_batches import rows_between
+from flambeau.data.sources.row_marks import RowMarks
 from flambeau.data.sources.schemas import require_same_schema, require_unique_names
 from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
@@ -44,10 +45,20 @@ class _Lines:
 
     def open(self) -> pa.NativeFile:
         if self.stop is None:
-            stream = open_stream(self.path)
-            stream.read(self.start)
-            return stream
+            return open_stream(self.path, self.start)
         return open_range(self.path, self.start, self.stop)
+
+
+@dataclass(frozen=True)
+class _GoodRows:
+    """Good rows of a block of lines, with all columns, and how many bad ones were among them.
+
+    `position` is the first byte of the block in the (unpacked) file.
+    """
+
+    position: int
+    rows: pa.Table
+    skipped: int
 
 
 @final
@@ -80,6 +91,7 @@ class CsvSource(StreamedSource):
         if not self._lines:
             raise DataError(f"{shown(files[0])} has a line of column names but no rows")
         self._shards: list[Shard] = []
+        self._marks: dict[int, RowMarks] = {}
         self._schema = self._infer(self._lines[0], types or {})
         for lines in self._lines[1:]:
             self._require_same_names(lines)
@@ -91,7 +103,7 @@ class CsvSource(StreamedSource):
     def shards(self) -> Sequence[Shard]:
         if not self._shards:
             self.skipped_rows = 0
-            shards = (Shard(x.path, n, self._count(x)) for n, x in enumerate(self._lines))
+            shards = (Shard(x.path, n, self._count(n, x)) for n, x in enumerate(self._lines))
             self._shards = [shard for shard in shards if shard.rows]
         if not self._shards:
             others = f"{self.skipped_rows} bad rows" if self.skipped_rows else "blank lines"
@@ -101,7 +113,11 @@ class CsvSource(StreamedSource):
     def read(
         self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        lines = self._lines[shard.part]
+        lines, first = self._lines[shard.part], 0
+        if shard.part in self._marks:
+            first, position = self._marks[shard.part].before(start)
+            lines = replace(lines, start=position)
+        start, stop = start - first, None if stop is None else stop - first
         with self._explained(lines):
             for batch in rows_between(self._batches(lines, columns), start, stop):
                 self._require_exact(batch, lines)
@@ -111,8 +127,8 @@ class CsvSource(StreamedSource):
         if not self._skip:
             yield from self._parse(lines, columns, self._types())
             return
-        for rows, _ in self._good(lines):
-            yield from rows.select(columns).to_batches()
+        for block in self._good(lines):
+            yield from block.rows.select(columns).to_batches()
 
     def _require_exact(self, batch: pa.RecordBatch, lines: _Lines) -> None:
         """Raise `DataError` for large integers in a column without a value to infer its type."""
@@ -181,29 +197,39 @@ class CsvSource(StreamedSource):
         found = pa.schema((name, self._types().get(name, pa.null())) for name in lines.names)
         require_same_schema(self._schema, self._lines[0].path, found, lines.path)
 
-    def _good(self, lines: _Lines) -> Iterator[tuple[pa.Table, int]]:
-        """Good rows of all columns, and how many others were among them."""
+    def _good(self, lines: _Lines) -> Iterator[_GoodRows]:
+        """Parse the lines block by block, without bad rows."""
 
         def parse(block: bytes) -> pa.Table:
             options = self._options(lines, lines.names, self._types())
             return csv.read_csv(pa.BufferReader(block), **options)
 
-        empty = self._schema.empty_table()
+        empty, position = self._schema.empty_table(), lines.start
         with reading(lines.path, "CSV"):
             for block in csv_lines.blocks(lines.open()):
                 tables, skipped = good_rows(block, parse, self._delimiter)
-                yield pa.concat_tables([empty, *tables]).combine_chunks(), skipped
+                rows = pa.concat_tables([empty, *tables]).combine_chunks()
+                yield _GoodRows(position, rows, skipped)
+                position += len(block)
 
-    def _count(self, lines: _Lines) -> int:
+    def _count(self, part: int, lines: _Lines) -> int:
         if self._skip:
-            found = [(rows.num_rows, skipped) for rows, skipped in self._good(lines)]
-            self.skipped_rows += sum(skipped for _, skipped in found)
-            return sum(rows for rows, _ in found)
+            return self._count_good(part, lines)
         with reading(lines.path, "CSV"):
-            counted = csv_lines.count_rows(lines.open(), lines.path)
+            counted = csv_lines.count_rows(lines.open(), lines.path, lines.start)
+        self._marks[part] = counted.marks
         if counted.quoted:
             self._require_rows_are_lines(lines, counted)
         return counted.rows
+
+    def _count_good(self, part: int, lines: _Lines) -> int:
+        self._marks[part] = marks = RowMarks()
+        rows = 0
+        for block in self._good(lines):
+            marks.add(rows, block.position)
+            rows += block.rows.num_rows
+            self.skipped_rows += block.skipped
+        return rows
 
     def _require_rows_are_lines(self, lines: _Lines, counted: csv_lines.Counted) -> None:
         """Raise `DataError` unless the parser, which knows quotes, also sees a row in each line."""

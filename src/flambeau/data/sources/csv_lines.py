@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from flambeau.data.sources.files import compression_of, open_lines, size_of
+from flambeau.data.sources.row_marks import RowMarks
 from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
 
@@ -52,20 +53,26 @@ class Counted:
     rows: int
     quoted: bool
     last: bytes
+    marks: RowMarks
 
 
-def count_rows(stream: pa.NativeFile, path: str) -> Counted:
-    """What the lines of the stream amount to; `path` is for messages."""
-    rows, quoted, last = 0, False, b""
+def count_rows(stream: pa.NativeFile, path: str, start: int) -> Counted:
+    """What the lines of the stream, which begins at byte `start`, amount to.
+
+    `path` is for messages.
+    """
+    rows, quoted, last, marks = 0, False, b"", RowMarks()
     for block in blocks(stream):
         if block.count(b"\r") != block.count(b"\r\n"):
             raise DataError(
                 f"{shown(path)} has carriage returns inside of lines: end lines with \\n"
             )
+        marks.add(rows, start)
+        start += len(block)
         rows += rows_in(block)
         quoted = quoted or b'"' in block
         last = block.rstrip(b"\r\n").rpartition(b"\n")[2] or last
-    return Counted(rows, quoted, last)
+    return Counted(rows, quoted, last, marks)
 
 
 def line_of_row(path: str, start: int, row: int) -> int:

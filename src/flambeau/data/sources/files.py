@@ -83,13 +83,19 @@ def first_bytes(path: str, count: int) -> bytes:
     return RemoteFile(path, count).read(count)
 
 
-def open_stream(path: str) -> pa.NativeFile:
-    """The content from front to back, decompressed, at most some megabytes of it in memory."""
+def open_stream(path: str, start: int = 0) -> pa.NativeFile:
+    """The decompressed content from byte `start`, at most some megabytes of it in memory."""
     compression = compression_of(path)
     if not is_url(path):
-        return pa.input_stream(path, compression=compression)
-    stream = pa.PythonFile(RemoteFile(path, _STREAMED), mode="r")
-    return stream if compression is None else pa.CompressedInputStream(stream, compression)
+        stream = pa.input_stream(path, compression=compression)
+    else:
+        stream = pa.PythonFile(RemoteFile(path, _STREAMED), mode="r")
+        if compression is not None:
+            stream = pa.CompressedInputStream(stream, compression)
+    # What is compressed can only be read from its beginning.
+    while start > 0 and (skipped := stream.read(min(start, _STREAMED))):
+        start -= len(skipped)
+    return stream
 
 
 def open_range(path: str, start: int, stop: int) -> pa.NativeFile:
@@ -114,10 +120,10 @@ def open_random(path: str) -> str | pa.NativeFile:
 
 
 def unsplittable(paths: Iterable[str]) -> tuple[str, ...]:
-    """A warning for each compressed text that is too large for one worker to read as a whole."""
+    """A warning for each compressed text that is too large to be decompressed as a whole."""
     return tuple(
         f"{shown(path)} has {size >> 20:,} MB and is compressed, so it cannot be split: "
-        "one worker reads all of it. Write several smaller files, or Parquet"
+        "each worker decompresses it from its beginning. Write several smaller files, or Parquet"
         for path in paths
         if compression_of(path) is not None and (size := size_of(path)) > _LARGE
     )

@@ -23,7 +23,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True)
 class LineRange:
-    """Whole lines of a file: bytes `start` to `stop` (None: the end of a packed file)."""
+    """Whole lines: bytes `start` to `stop` (None: the end) of a file; unpacked, of a packed one."""
 
     path: str
     start: int
@@ -54,7 +54,7 @@ def line_ranges(path: str, size: int) -> list[LineRange]:
 def blocks(lines: LineRange) -> Iterator[Block]:
     """The lines in order; together the blocks hold every line once."""
     with reading(lines.path, "text"):
-        found = _packed(lines.path) if lines.stop is None else _plain(lines, lines.stop)
+        found = _packed(lines) if lines.stop is None else _plain(lines, lines.stop)
         for block in found:
             yield _without_mark(block)
 
@@ -92,8 +92,9 @@ def _plain(lines: LineRange, stop: int) -> Iterator[Block]:
         position, size = position + length, BLOCK_BYTES
 
 
-def _packed(path: str) -> Iterator[Block]:
-    stream, position, rest = files.open_stream(path), 0, b""
+def _packed(lines: LineRange) -> Iterator[Block]:
+    path, position, rest = lines.path, lines.start, b""
+    stream = files.open_stream(path, position)
     while data := stream.read(BLOCK_BYTES):
         rest += data
         length = _whole_lines(np.frombuffer(rest, np.uint8))

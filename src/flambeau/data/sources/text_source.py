@@ -1,6 +1,7 @@
 """Files of text rows as a source; a shard is a range of lines."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import final
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from flambeau.data.sources.files import unsplittable
 from flambeau.data.sources.paths import Paths, find_files
 from flambeau.data.sources.record_batches import rows_between
 from flambeau.data.sources.row_faults import MESSAGES, Fault, shortened
+from flambeau.data.sources.row_marks import RowMarks
 from flambeau.data.sources.row_parser import Parsed, RowParser, require_count
 from flambeau.data.sources.text_lines import Block, LineRange, blocks, line_number, line_ranges
 from flambeau.data.sources.urls import shown
@@ -44,6 +46,7 @@ class TextSource(StreamedSource):
         self.warnings = unsplittable(self._files)
         self._ranges = [part for file in self._files for part in line_ranges(file, shard_bytes)]
         self._shards: list[Shard] = []
+        self._marks: dict[int, RowMarks] = {}
 
     @property
     def schema(self) -> pa.Schema:
@@ -52,7 +55,7 @@ class TextSource(StreamedSource):
     def shards(self) -> Sequence[Shard]:
         if not self._shards:
             self.skipped_rows = 0
-            shards = (Shard(x.path, n, self._count(x)) for n, x in enumerate(self._ranges))
+            shards = (Shard(x.path, n, self._count(n, x)) for n, x in enumerate(self._ranges))
             self._shards = [shard for shard in shards if shard.rows]
         if not self._shards:
             raise DataError(f"{shown(self._files[0])} has no rows{self._told_skipped()}")
@@ -62,28 +65,31 @@ class TextSource(StreamedSource):
         self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         lines, position = self._ranges[shard.part], 0
+        if shard.part in self._marks:
+            position, first = self._marks[shard.part].before(start)
+            lines = replace(lines, start=first)
         for block in blocks(lines):
             if stop is not None and position >= stop:
                 return
-            if not self._skip and position < start:
-                rows = self._parser.count(block.data)
-                if position + rows <= start:
-                    position += rows
-                    continue
             batch = self._parse(lines.path, block).batch.select(list(columns))
             last = None if stop is None else stop - position
             yield from rows_between([batch], start - position, last)
             position += batch.num_rows
 
-    def _count(self, lines: LineRange) -> int:
-        if not self._skip:
-            return sum(self._parser.count(block.data) for block in blocks(lines))
+    def _count(self, part: int, lines: LineRange) -> int:
+        self._marks[part] = marks = RowMarks()
         rows = 0
         for block in blocks(lines):
-            parsed = self._parse(lines.path, block)
-            rows += parsed.batch.num_rows
-            self.skipped_rows += parsed.skipped
+            marks.add(rows, block.position)
+            rows += self._count_block(lines.path, block)
         return rows
+
+    def _count_block(self, path: str, block: Block) -> int:
+        if not self._skip:
+            return self._parser.count(block.data)
+        parsed = self._parse(path, block)
+        self.skipped_rows += parsed.skipped
+        return int(parsed.batch.num_rows)
 
     def _parse(self, path: str, block: Block) -> Parsed:
         parsed = self._parser.parse(block.data, skip=self._skip)
