@@ -96,3 +96,5 @@ def test_both_workers_train_on_a_file_of_one_shard(tmp_path: Path, form: str) ->
     # Of the first tasks each worker gets one, whichever is faster afterwards.
     assert min(pushes) >= BATCHES // 8 - 1
     assert report["rows"]["applied"] == report["rows"]["read"] == ROWS
+    assert report["rows_per_second"] > 0
+    assert sum(report["seconds_per_step"].values()) > 0

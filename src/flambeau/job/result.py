@@ -21,7 +21,7 @@ def make_report(
     failed, stopped = outcome.failure is not None, outcome.interrupted is not None
     rows = outcome.rows or _rows(summary, memory)
     counted = ("rows", "rows_repeated", "rows_dropped", "rows_left_out")
-    for name in (*counted, "history", "own_rows", "client"):
+    for name in (*counted, "history", "own_rows", "own_steps", "client"):
         summary.pop(name, None)
     return {
         "status": "failed" if failed else "stopped" if stopped else outcome.status,
@@ -31,6 +31,7 @@ def make_report(
         "wall_seconds": round(time.time() - started, 3),
         "rows": {**rows, "skipped": memory.rows_skipped},
         **summary,
+        **_speed(list(outcome.summaries.values())),
         **outcome.conducted,
         "metrics": _metrics(outcome, memory),
         **({"tables": own} if own else {}),
@@ -50,6 +51,24 @@ def _rows(summary: dict[str, Any], memory: Memory) -> dict[str, int]:
         "repeated": repeated,
     }
     return {**counts, "left_out": left_out} if left_out else counts
+
+
+def _speed(workers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean seconds of a step over the steps of all workers, and the rows they trained on in one.
+
+    Workers that keep in step know the rows of all; of the others, each knows its own.
+    """
+    timed = [worker for worker in workers if worker.get("own_steps")]
+    if not timed:
+        return {}
+    steps = sum(worker["own_steps"] for worker in timed)
+    parts = timed[0]["seconds_per_step"]
+    seconds = {
+        name: sum(each["own_steps"] * each["seconds_per_step"][name] for each in timed) / steps
+        for name in parts
+    }
+    own = [each["own_rows"] / each["seconds"] for each in timed if "own_rows" in each]
+    return {"seconds_per_step": seconds, **({"rows_per_second": sum(own)} if own else {})}
 
 
 def _served(outcome: Outcome) -> dict[str, Any]:

@@ -136,6 +136,7 @@ class LockstepWorker:
             "stopped_early": trainer.milestones.finished_early,
             "metrics": trainer.milestones.metrics,
             "history": trainer.milestones.history,
+            "own_steps": trainer.times.steps,
             "seconds_per_step": trainer.times.per_step(),
             "client": trainer.strategy.summary(),
         }

@@ -13,7 +13,7 @@ class StepTimes:
     def __init__(self, table_seconds: Callable[[], TableSeconds]) -> None:
         self._table_seconds = table_seconds
         self._before = TableSeconds()
-        self._steps = 0
+        self.steps = 0
         self._all = self._data = self._sparse = self._wait = 0.0
 
     def begin(self) -> None:
@@ -23,7 +23,7 @@ class StepTimes:
     def end(self, seconds: float, data_seconds: float) -> None:
         """The step that `begin` began took so long, the time until its rows were there included."""
         now, before = self._table_seconds(), self._before
-        self._steps += 1
+        self.steps += 1
         self._all += seconds
         self._data += data_seconds
         self._sparse += now.sparse - before.sparse
@@ -31,7 +31,7 @@ class StepTimes:
 
     def per_step(self) -> dict[str, float]:
         """Mean seconds of a step: for data, tables, answers of servers, and all the rest."""
-        steps = max(1, self._steps)
+        steps = max(1, self.steps)
         rest = max(0.0, self._all - self._data - self._sparse - self._wait)
         parts = {"data": self._data, "dense": rest, "sparse": self._sparse, "wait": self._wait}
         return {name: seconds / steps for name, seconds in parts.items()}
