@@ -264,7 +264,7 @@ class WantTask(_Message, frozen=True):
 
 
 class Assigned(_Message, frozen=True):
-    """Train on this. `updates` of all; the `clock` of one that was idle; `progress` for a new one."""
+    """Train on this; all made `updates`. An idle worker gets `clock`, a new one `progress`."""
 
     task: Task
     clock: int | None
