@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 #: Made by `make test`; see the Makefile.
 SPARK_35 = Path(sys.prefix) / "spark-3.5"
-#: Models, which data frames need as long as the driver lives, or the machine keeps for others.
-KEPT = ("flambeau-spark-", "flambeau-models-")
+#: Models, which data frames need as long as the driver lives, or the machine keeps for others, and
+#: the sockets of templates, which wait for the next job.
+KEPT = ("flambeau-spark-", "flambeau-models-", "flambeau-fork-server-")
 
 SECONDS_TO_END = 10.0
 

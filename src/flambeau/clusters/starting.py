@@ -1,7 +1,7 @@
 """How an agent starts processes: forked from a template, or each on its own."""
 
 import atexit
-import errno
+import contextlib
 import hashlib
 import itertools
 import json
@@ -9,19 +9,18 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-import time
-import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from signal import SIGKILL
 from typing import IO, final
 
+from flambeau.clusters import entrance
 from flambeau.clusters.base import Launch
-from flambeau.clusters.template import IMPORT_TIME, LENGTH, peer_user
+from flambeau.clusters.template import IMPORT_TIME, LENGTH
 
 TEMPLATE_MODULE = "flambeau.clusters.template"
-CONNECTING_TRIES, CONNECTING_SECONDS = 100, 0.02
 #: Memory of gradients and messages is used again instead of being returned after every step, and
 #: is in huge pages: a training step on a CPU is up to a tenth faster.
 KEEP_MEMORY = {
@@ -91,7 +90,7 @@ Process = Fork | subprocess.Popen[bytes]
 class Template:
     """A process that forks; all its methods may be called from any thread.
 
-    Agents that know it by the same `name` share it; without one, it is for this process alone.
+    Agents that know it by the same `folder` share it; without one, it is for this process alone.
     """
 
     def __init__(
@@ -99,34 +98,27 @@ class Template:
         command: list[str],
         preload: tuple[str, ...],
         environment: dict[str, str],
-        name: str | None,
+        folder: str | None,
     ) -> None:
         self._lock = threading.Lock()
         self._forks: dict[int, Fork] = {}
         self._numbers = itertools.count()
         self._heard = b""
         self.lost = False
-        self._shared = name is not None
+        self._shared = folder is not None
         self._process: subprocess.Popen[bytes] | None = None
-        address = f"\0flambeau-{name or uuid.uuid4().hex}"
-        with socket.socket(socket.AF_UNIX) as entrance:
-            if _take(entrance, address):
-                self._process = subprocess.Popen(
-                    [*command, str(entrance.fileno()), *preload],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=(entrance.fileno(),),
-                    env=environment,
-                    start_new_session=True,
-                )
-            self._control = socket.socket(socket.AF_UNIX)
-            try:
-                self._control.connect(address)
-                if peer_user(self._control) != os.getuid():
-                    raise PermissionError("another user has taken the address")
-            except OSError:
-                self._end()
-                raise
+
+        def start(given: socket.socket) -> None:
+            self._process = subprocess.Popen(
+                [*command, str(given.fileno()), folder or "", *preload],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(given.fileno(),),
+                env=environment,
+                start_new_session=True,
+            )
+
+        self._control = _own(start) if folder is None else _shared(folder, start)
 
     def fork(
         self, module: str, life: int, fds: tuple[int, ...], environment: dict[str, str]
@@ -196,16 +188,24 @@ class Template:
             fork.returncode = -SIGKILL
 
 
-def _take(entrance: socket.socket, address: str) -> bool:
-    """Whether nobody had the address."""
-    try:
-        entrance.bind(address)
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise
-        return False
-    entrance.listen()
-    return True
+def _own(start: Callable[[socket.socket], None]) -> socket.socket:
+    """Have a template started for this process alone: nobody else can reach it."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        start(theirs)
+    return ours
+
+
+def _shared(folder: str, start: Callable[[socket.socket], None]) -> socket.socket:
+    """Connect to the template of this folder, which is started if there is none."""
+    with entrance.held(folder) as descriptor:
+        found = entrance.connect(descriptor)
+        if found is None:
+            with entrance.listen(descriptor) as listener:
+                start(listener)
+                found = entrance.connect(descriptor)
+            assert found is not None, "this process listens itself"
+    return found
 
 
 @final
@@ -254,13 +254,10 @@ def _new_template(launch: Launch, environment: dict[str, str], key: str) -> Temp
     command = [launch.python, "-m", TEMPLATE_MODULE]
     if launch.siblings:
         name = hashlib.sha256(f"{os.getuid()} {key}".encode()).hexdigest()
-        for _ in range(CONNECTING_TRIES):
-            try:
-                return Template(command, launch.preload, environment, name)
-            except ConnectionRefusedError:
-                time.sleep(CONNECTING_SECONDS)  # it ends just now, or has not begun to listen
-            except PermissionError:
-                break  # another user has taken the name
+        folder = os.path.join(tempfile.gettempdir(), f"flambeau-fork-server-{name[:32]}")
+        # Another user may have taken the name.
+        with contextlib.suppress(PermissionError):
+            return Template(command, launch.preload, environment, folder)
     return Template(command, launch.preload, environment, None)
 
 

@@ -1,12 +1,13 @@
-"""A process with the libraries loaded, from which roles are forked: `-m ... FD PRELOAD...`.
+"""A process with the libraries loaded, from which roles are forked: `-m ... FD FOLDER PRELOAD...`.
 
 Importing torch takes seconds of a core; forking takes milliseconds, shares the memory, and lets a
-lost role come back at once. The process takes requests from agents of the same user over a socket
-(`FD` is where they come in), and ends when all agents have, or when there was nothing to do for a
-while. The roles of an agent end with it.
+lost role come back at once. The process takes requests over `FD`: the connection of its only agent,
+or, with a `FOLDER`, the socket in it to which agents of the same user connect. It ends when all
+agents have, or when there was nothing to do for a while. The roles of an agent end with it.
 """
 
 import contextlib
+import errno
 import fcntl
 import gc
 import importlib
@@ -23,6 +24,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from flambeau.clusters.child import die_with_parent, read_exactly
+from flambeau.clusters.entrance import Entrance
+from flambeau.clusters.open_files import raise_open_files
 
 #: Before each request, together with its descriptors: the length of the JSON that follows.
 LENGTH = struct.Struct("<I")
@@ -30,6 +33,8 @@ MAX_DESCRIPTORS = 250
 #: The process, user and group at the other end of a socket.
 CREDENTIALS = struct.Struct("3i")
 IDLE_SECONDS = 300.0
+#: Connections beyond these are closed at once, so that descriptors are left for roles.
+MOST_AGENTS = 250
 #: Variables of the environment, by their beginnings, that libraries read when they are loaded.
 IMPORT_TIME = (
     "ATEN_",
@@ -65,9 +70,12 @@ class Request:
 class Forker:
     """Forks on request, and says what became of the forks."""
 
-    def __init__(self, entrance: socket.socket) -> None:
+    def __init__(self, entrance: Entrance | None, agent: socket.socket | None) -> None:
+        """Serve whoever comes to the entrance, or one agent alone."""
         self._entrance = entrance
-        self._forks: dict[socket.socket, dict[int, int]] = {}
+        self._forks: dict[socket.socket, dict[int, int]] = {} if agent is None else {agent: {}}
+        #: Given up for a moment when there is no other descriptor.
+        self._spare = os.open(os.devnull, os.O_RDONLY)
         self._ended, wake = socket.socketpair()
         wake.setblocking(False)
         self._wake = wake
@@ -77,34 +85,57 @@ class Forker:
     def serve(self) -> Request | None:
         """In a fork: what it was asked to be. None, in the template, when it is to end."""
         with selectors.DefaultSelector() as selector:
-            selector.register(self._entrance, selectors.EVENT_READ)
-            selector.register(self._ended, selectors.EVENT_READ)
+            for source in (*self._forks, self._ended):
+                selector.register(source, selectors.EVENT_READ)
+            if self._entrance is not None:
+                selector.register(self._entrance.listener, selectors.EVENT_READ)
             while True:
                 ready = [key.fileobj for key, _ in selector.select(IDLE_SECONDS)]
-                if not ready and not any(self._forks.values()):
+                if not ready and not any(self._forks.values()) and self._close():
                     return None
                 if self._ended in ready:
                     self._ended.recv(4096)
                     self._reap()
-                if self._entrance in ready:
-                    agent, _ = self._entrance.accept()
-                    selector.register(agent, selectors.EVENT_READ)
-                    self._forks[agent] = {}
+                if self._entrance is not None and self._entrance.listener in ready:
+                    self._admit(self._entrance.listener, selector)
                 for agent in self._forks.keys() & set(ready):
                     request = self._receive(agent)
                     if request is None:
                         selector.unregister(agent)
                         self._forget(agent)
-                        if not self._forks:
+                        if not self._forks and self._close():
                             return None
                     elif self._fork(request, agent):
                         return request
 
-    def _receive(self, agent: socket.socket) -> Request | None:
-        """What an agent asks for; None if it is gone, or no business of ours."""
+    def _close(self) -> bool:
+        """Whether nobody will come any more."""
+        return self._entrance is None or self._entrance.close()
+
+    def _admit(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
+        """Let an agent in: of this user, and not one too many. Nothing is sent to others."""
         try:
-            if peer_user(agent) != os.getuid():
-                return None
+            agent, _ = listener.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._turn_away(listener)
+            return  # or it has gone already
+        if len(self._forks) >= MOST_AGENTS or peer_user(agent) != os.getuid():
+            agent.close()
+            return
+        selector.register(agent, selectors.EVENT_READ)
+        self._forks[agent] = {}
+
+    def _turn_away(self, listener: socket.socket) -> None:
+        """Close a connection for which there is no descriptor; it would wait for ever otherwise."""
+        os.close(self._spare)
+        with contextlib.suppress(OSError):  # it has gone already
+            listener.accept()[0].close()
+        self._spare = os.open(os.devnull, os.O_RDONLY)
+
+    def _receive(self, agent: socket.socket) -> Request | None:
+        """What an agent asks for; None if it is gone."""
+        try:
             header, received, _, _ = socket.recv_fds(agent, LENGTH.size, MAX_DESCRIPTORS)
             if len(header) < LENGTH.size:
                 return None
@@ -119,8 +150,11 @@ class Forker:
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for ours in (self._entrance, self._ended, self._wake, *self._forks):
+            if self._entrance is not None:
+                self._entrance.listener.close()
+            for ours in (self._ended, self._wake, *self._forks):
                 ours.close()
+            os.close(self._spare)
             return True
         os.setpgid(pid, pid)  # as the fork does, whoever comes first
         self._forks[agent][pid] = request.number
@@ -212,12 +246,14 @@ def load(modules: list[str]) -> None:
     gc.freeze()
 
 
-def main(entrance: int, *preload: str) -> None:
+def main(descriptor: int, folder: str, *preload: str) -> None:
     """Serve agents; in a fork, run the role."""
-    os.set_inheritable(entrance, False)
-    with socket.socket(fileno=entrance) as agents:
+    os.set_inheritable(descriptor, False)
+    raise_open_files()
+    with socket.socket(fileno=descriptor) as given:
+        entrance = Entrance(given, folder) if folder else None
         load(list(preload))
-        request = Forker(agents).serve()
+        request = Forker(entrance, None if entrance else given).serve()
     if request is not None:
         become(request)
 

@@ -1,8 +1,14 @@
+import contextlib
 import dataclasses
 import json
 import os
+import select
 import signal
+import socket
+import stat
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,10 +24,12 @@ from flambeau.clusters.starting import (
     Process,
     Spawning,
     Starter,
+    Template,
     close_templates,
     template_for,
     whole_environment,
 )
+from flambeau.clusters.template import MOST_AGENTS
 
 PATIENCE = 30.0
 
@@ -226,12 +234,152 @@ def test_agents_of_one_executor_share_a_template(launch: Launch) -> None:
     assert exit_code(roles[1]) == -signal.SIGKILL
 
 
-def test_a_template_of_another_user_is_not_used(
-    launch: Launch, monkeypatch: pytest.MonkeyPatch
+def test_a_template_of_one_process_listens_nowhere(forking: Machine) -> None:
+    told(forking.start("tell"))
+    (template,) = psutil.Process().children()
+    listens = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    listening = {f"socket:[{words[6]}]" for words in listens if words[5] == "01"}
+    held = {os.readlink(each) for each in Path(f"/proc/{template.pid}/fd").iterdir()}
+    assert any(each.startswith("socket:") for each in held)
+    assert not held & listening
+
+
+class SharedTemplate:
+    """A template that is found by its folder, and this process as one of its agents."""
+
+    def __init__(self, launch: Launch, temporary: Path) -> None:
+        self._launch = dataclasses.replace(launch, siblings="tests")
+        self.environment = whole_environment({"OMP_NUM_THREADS": "1", "GIVEN": ""})
+        self._temporary, self._connections = temporary, list[socket.socket]()
+        self.agent = self.another_agent()
+        assert self.agent._process is not None
+        self.process = psutil.Process(self.agent._process.pid)
+        self.serves()  # so that it has loaded what it will
+
+    def another_agent(self) -> Template:
+        starting._templates.clear()  # as if it were another process
+        return template_for(self._launch, self.environment)
+
+    @property
+    def folder(self) -> Path:
+        (folder,) = self._temporary.iterdir()
+        return folder
+
+    def serves(self) -> None:
+        """The agent gets a role, which ends as it should."""
+        read_end, life = os.pipe()
+        os.write(life, b"7")
+        role = self.agent.fork("a_role", read_end, (), self.environment)
+        assert exit_code(role) == 7
+        os.close(life)
+        os.close(read_end)
+
+    def connect(self, times: int) -> None:
+        for _ in range(times):
+            self._connections.append(socket.socket(socket.AF_UNIX))
+            self._connections[-1].connect(str(self.folder / "socket"))
+
+    def closed(self) -> int:
+        """How many of these connections the template has closed; they are told nothing else."""
+        ready, _, _ = select.select(self._connections, [], [], 0)
+        assert not any(each.recv(100) for each in ready)
+        return len(ready)
+
+    def close(self) -> None:
+        for each in self._connections:
+            each.close()
+        self._connections.clear()
+        self.agent.close()
+        wait_until(lambda: not self.process.is_running() or self.process.status() == "zombie")
+        close_templates()
+
+
+@pytest.fixture
+def shared(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SharedTemplate]:
+    temporary = tmp_path / ("long" * 40)  # longer than the path of a socket may be
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    with contextlib.chdir(temporary):
+        shared = SharedTemplate(launch, Path("."))
+        yield shared
+        shared.close()
+
+
+def test_a_shared_template_is_in_a_folder_of_its_user_and_takes_it_along(
+    shared: SharedTemplate,
 ) -> None:
-    stranger = iter([os.getuid() + 1])
-    monkeypatch.setattr(starting, "peer_user", lambda connection: next(stranger, os.getuid()))
-    machine = Machine(Forking(dataclasses.replace(launch, siblings=f"strangers {os.getpid()}")))
-    told(machine.start("tell"))
-    assert not list(stranger)
-    machine.close()
+    assert stat.S_IMODE(shared.folder.stat().st_mode) == 0o700
+    shared.close()
+    assert not list(Path(".").iterdir())
+
+
+def test_what_a_killed_template_has_left_is_used_again(shared: SharedTemplate) -> None:
+    shared.process.kill()
+    wait_until(lambda: shared.process.status() == "zombie")
+    shared.agent.close()
+    shared.agent = shared.another_agent()
+    assert shared.agent._process is not None
+    shared.process = psutil.Process(shared.agent._process.pid)
+    shared.serves()
+
+
+def test_it_serves_on_when_more_connect_than_it_lets_in(shared: SharedTemplate) -> None:
+    shared.connect(MOST_AGENTS + 20)
+    wait_until(lambda: shared.closed() == 21)  # one is the agent
+    shared.serves()
+
+
+def test_it_serves_on_after_it_had_no_descriptor_left(shared: SharedTemplate) -> None:
+    _, most = shared.process.rlimit(psutil.RLIMIT_NOFILE)
+    few = shared.process.num_fds() + 10
+    shared.process.rlimit(psutil.RLIMIT_NOFILE, (few, most))
+    shared.connect(50)
+    wait_until(lambda: shared.closed() >= 35)
+    shared.process.rlimit(psutil.RLIMIT_NOFILE, (most, most))
+    shared.serves()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize("closed", [True, False])
+def test_another_user_gets_no_answer(shared: SharedTemplate, closed: bool) -> None:
+    folder, reached = shared.folder.resolve(), tempfile.mkdtemp(dir="/tmp")
+    os.chmod(reached, 0o711)
+    place = Path(reached) / "folder"
+    folder.rename(place)  # below folders that everybody may enter
+    if not closed:
+        place.chmod(0o711)
+        (place / "socket").chmod(0o777)
+    answer = subprocess.run(
+        [sys.executable, "-c", STRANGER, place / "socket"], capture_output=True, text=True
+    )
+    place.chmod(0o700)
+    place.rename(folder)
+    os.rmdir(reached)
+    assert answer.stdout == ("PermissionError\n" if closed else "b''\n"), answer.stderr
+    shared.serves()
+
+
+STRANGER = """
+import os, socket, sys
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.settimeout(30)
+    try:
+        connection.connect(sys.argv[1])
+        print(connection.recv(100))
+    except PermissionError:
+        print("PermissionError")
+"""
+
+
+def test_a_folder_that_others_can_enter_is_not_used(shared: SharedTemplate) -> None:
+    shared.folder.chmod(0o750)
+    other = shared.another_agent()
+    assert other._process is not None
+    assert other._process.pid != shared.process.pid
+    shared.folder.chmod(0o700)
+    other.close()
