@@ -13,22 +13,19 @@ from flambeau.compat.angel.making import make
 
 INPUT_DIM, FIELDS = 148, 13
 MAKE = f"deepfm --input_dim {INPUT_DIM} --n_fields {FIELDS} --embedding_dim 4 --fc_dims 8 1"
-#: The words of the quick start, with fewer epochs.
-QUICK_START = (
-    "input:train batchSize:128 torchModelPath:deepfm.pt stepSize:0.001 numEpoch:2 "
-    "partitionNum:5 modulePath:out"
-)
 LINE = re.compile(r"epoch (\d+) loss (\S+) train auc (\S+) train acc \S+ validate loss (\S+) vali")
 
 
-def write_census(path: Path, rows: int, seed: int) -> None:
-    """One id for each field in every row; the label follows from weights of the ids."""
+def write_census(path: Path, rows: int, seed: int, negative: int = 0) -> None:
+    """One id for each field in every row; their weights give the label, 1 or `negative`."""
     chosen, weights = np.random.default_rng(seed), np.random.default_rng(0).normal(size=INPUT_DIM)
     bounds = np.linspace(0, INPUT_DIM, FIELDS + 1).astype(int)
     ids = chosen.integers(bounds[:-1], bounds[1:], (rows, FIELDS))
     labels = weights[ids].sum(1) + chosen.logistic(size=rows) > 0
     lines = (" ".join(f"{number + 1}:1" for number in row) for row in ids)
-    path.write_text("".join(f"{int(y)} {x}\n" for y, x in zip(labels, lines, strict=True)))
+    path.write_text(
+        "".join(f"{1 if y else negative} {x}\n" for y, x in zip(labels, lines, strict=True))
+    )
 
 
 def angel(folder: Path, words: str) -> str:
@@ -83,3 +80,19 @@ def test_a_job_trains_predicts_and_goes_on(tmp_path: Path) -> None:
     feats = torch.tensor([int(item.split(":")[0]) - 1 for item in row])
     score = plain(1, torch.zeros(FIELDS, dtype=torch.int64), feats, torch.ones(FIELDS)).item()
     assert abs(score - float(lines[0].split("\t")[1])) < 1e-5
+
+
+def test_the_quick_start_of_angel_runs_word_for_word(tmp_path: Path) -> None:
+    write_census(tmp_path / "census", 1000, seed=1, negative=-1)
+    words = "--input_dim 148 --n_fields 13 --embedding_dim 10 --fc_dims 10 5 1"
+    make(["deepfm", *words.split(), "-o", str(tmp_path / "deepfm.pt")])
+    printed = angel(
+        tmp_path,
+        "input:census batchSize:128 torchModelPath:deepfm.pt stepSize:0.001 numEpoch:10 "
+        "partitionNum:5 modulePath:out",
+    )
+    assert "the labels are -1 and 1; they are learned as 0 and 1" in printed
+    losses = [float(loss) for loss in re.findall(r"epoch \d+ loss (\S+)", printed)]
+    assert len(losses) == 10
+    assert 0 < losses[-1] < losses[0]
+    assert torchscript.read(tmp_path / "out").weights.shape == (INPUT_DIM, 1)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from torch import Tensor, nn
 from toy import QUIET
 
@@ -28,13 +29,13 @@ class Logistic(nn.Module):
 
 
 def write_libsvm(path: Path, rows: int, seed: int, bad: int = 0) -> str:
-    """Rows with the label 1 if more of their ids are odd than even (in the file)."""
+    """Rows with the label 1, not -1, if more of their ids are odd than even (in the file)."""
     rng = np.random.default_rng(seed)
     lines = []
     for _ in range(rows):
         ids = rng.choice(IDS, 5, replace=False)
         score = np.where(ids % 2 == 0, 1, -1).sum()
-        lines.append(f"{int(score > 0)} " + " ".join(f"{number + 1}:1" for number in ids))
+        lines.append(f"{1 if score > 0 else -1} " + " ".join(f"{number + 1}:1" for number in ids))
     lines[1:1] = ["1 no row"] * bad
     path.write_text("\n".join(lines))
     return str(path)
@@ -49,7 +50,7 @@ def test_a_model_learns_from_libsvm_and_bad_rows_are_in_the_report(tmp_path: Pat
         valid=valid,
         label="label",
         loss="bce",
-        metrics=("accuracy",),
+        metrics=("accuracy", "logloss"),
         optimizer=fb.optim("adam", lr=0.05),
         epochs=3,
         batch_size=32,
@@ -63,3 +64,6 @@ def test_a_model_learns_from_libsvm_and_bad_rows_are_in_the_report(tmp_path: Pat
     assert (report["rows"]["applied"], report["rows"]["skipped"]) == (6000, 3)
     events = (tmp_path / "run" / "events.jsonl").read_text()
     assert "3 bad rows of the data were left out" in events
+    assert events.count("the labels are -1 and 1; they are learned as 0 and 1") == 1
+    assert result.evaluate(valid)["logloss"] == pytest.approx(result.metrics["logloss"])
+    assert set(result.predict(valid)["label"].to_pylist()) == {-1.0, 1.0}

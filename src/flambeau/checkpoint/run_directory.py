@@ -58,6 +58,10 @@ class RunDirectory:
                 self._clear()
         return goes_on
 
+    def trained_with(self) -> Mapping[str, Any] | None:
+        """The settings of the run that is here; None if there is none that has trained."""
+        return self._saved() if self.job_file.exists() and self._has_trained() else None
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep every other process out of this directory (which is created if need be)."""

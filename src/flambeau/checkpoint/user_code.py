@@ -56,6 +56,12 @@ class Packer:
         self._index[name] = {"by": "value", "value": file, "type": kind}
         return CodeRef(value=file)
 
+    def type_of(self, ref: CodeRef) -> str:
+        """The class of what was added by value, or the path by which something is imported."""
+        by_value = (entry for entry in self._index.values() if entry["by"] == "value")
+        types = (entry["type"] for entry in by_value if entry["value"] == ref.value)
+        return ref.path or next(types, "")
+
     def write(self, directory: Path) -> None:
         """Write what goes by value, readable by its owner only, and `index.json`: what is how."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

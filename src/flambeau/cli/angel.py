@@ -42,11 +42,14 @@ def angel(
 
 def _train(job: "AngelJob") -> None:
     from flambeau.compat.angel.training import Training
+    from flambeau.job.label_mapping import report
 
     training = Training(job)
     typer.echo(
         f"model {training.model.contract.kind}, {training.rows[0]} rows in {job.train_input}"
     )
+    if training.label_map and not job.label_map:
+        typer.echo(report(training.label_map))
     result = training.run([EpochLines(job.evals)])
     typer.echo(f"run directory: {result.run_dir}")
     for name, path in (

@@ -74,11 +74,13 @@ class Binding(Settings):
     Texts among the inputs become 64-bit ids by hash, salted with the column's name; columns that
     share a table need the same salt: `hash={"history": "item"}`. `crosses` makes columns of ids
     from others: `{"user_x_ad": ["user", "ad"]}`. `fill` stands for missing numbers among the
-    inputs: one number for all of them, or some by column, `{"price": 0.0}`.
+    inputs: one number for all of them, or some by column, `{"price": 0.0}`. `label_map` gives the
+    labels to learn for those in the data: `{-1: 0, 1: 1}`.
     """
 
     inputs: tuple[str, ...] | dict[str, Columns] | None = None
     label: LabelSetting = None
+    label_map: dict[Number, Number] = {}
     weight: str | None = None
     keys: tuple[str, ...] = ()
     group: str | None = None

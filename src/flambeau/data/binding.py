@@ -18,6 +18,7 @@ from flambeau.data.arrow_columns import holds_text, to_columns
 from flambeau.data.batch import Batch, Column
 from flambeau.data.filling import Filling
 from flambeau.data.jagged import Jagged
+from flambeau.data.label_map import map_labels
 from flambeau.data.parameters import batch_parameter, parameters_of, takes_bags
 from flambeau.data.stacking import stack
 from flambeau.errors import DataError, ModelError
@@ -103,6 +104,8 @@ class Binder:
         self._filling.in_columns(columns)
         for name in self.label_columns():
             _refuse_text(columns.get(name), f"label '{name}'")
+            if name in columns:
+                columns[name] = self.as_label(name, columns[name])
         for name, members in self._settings.crosses.items():
             columns[name] = crossing.cross(name, [columns[member] for member in members])
         for name, members in self.stacks.items():
@@ -143,6 +146,13 @@ class Binder:
         if isinstance(label, str):
             return _tensor(batch, label)
         return torch.stack([_tensor(batch, column) for column in label], dim=1)
+
+    def as_label(self, name: str, column: Column) -> Column:
+        """A label's column of the data as the loss and metrics see it."""
+        mapping = self._settings.label_map
+        if not mapping or not isinstance(column, Tensor):
+            return column
+        return map_labels(column, mapping, name)
 
     def weight(self, batch: Batch) -> Tensor | None:
         """The weight of each row, if the job has one."""

@@ -32,6 +32,7 @@ from flambeau.coordination.failures import Cause, Failure
 from flambeau.errors import CheckpointError, WorkerFailedError, WorkerLostError
 from flambeau.job import import_folders
 from flambeau.job.describe import Description
+from flambeau.job.label_mapping import with_label_map
 from flambeau.job.launching import run_team
 from flambeau.job.observers import Memory, make_observers
 from flambeau.job.outcome import Outcome
@@ -54,6 +55,7 @@ def fit(
     *,
     inputs: Any = None,
     label: Any = None,
+    label_map: Mapping[float, float] | None = None,
     weight: str | None = None,
     keys: Sequence[str] = (),
     group: str | None = None,
@@ -94,7 +96,8 @@ def fit(
     `inputs`, `label`, `weight`, `keys` and `group` say which columns go where; texts among the
     inputs become ids by hash (columns that share a table share a salt: `hash={"history": "item"}`),
     and `crosses` makes columns of ids from others, `{"user_x_ad": ["user", "ad"]}`; `fill` stands
-    for missing numbers, `{"price": 0.0}` or one for all. `loss` is a name, a torch loss, `{task:
+    for missing numbers, `{"price": 0.0}` or one for all, and `label_map` gives labels to learn for
+    those in the data, `{-1: 0, 1: 1}`. `loss` is a name, a torch loss, `{task:
     loss}` or `f(output, batch)`; `step=f(ctx, batch)` replaces the whole training step.
     `batch_size` is per worker and update.
 
@@ -119,7 +122,7 @@ def fit(
 def _settings(description: Description, given: dict[str, Any]) -> JobSettings:
     """The settings for the arguments of `fit`, by their names."""
     columns = {name: given[name] for name in ("inputs", "label", "weight", "group", "fill")}
-    columns |= {name: given[name] or {} for name in ("hash", "crosses")}
+    columns |= {name: given[name] or {} for name in ("label_map", "hash", "crosses")}
     binding = Binding(**columns, keys=tuple(given["keys"]))
     values = {
         **{name: value for name, value in given.items() if name in JobSettings.model_fields},
@@ -164,6 +167,7 @@ def _run_job(
     if isinstance(init_from, str | Path):
         init_from = {"run": str(init_from)}
     initial = dict(init_from or {})
+    settings, recognised = with_label_map(run, settings, description.packer)
     goes_on = run.prepare(settings.model_dump(mode="json"), resume)
     description.packer.write(run.code)
     import_folders.remember(run.code)
@@ -181,6 +185,8 @@ def _run_job(
     }
     started = time.time()
     try:
+        if recognised is not None:
+            observer.observe(Event("warning", started, {"text": recognised}))
         outcome = run_team(
             make_team(run, settings, resumes=goes_on, initial=start),
             settings.cluster,

@@ -201,7 +201,9 @@ def _binder(settings: JobSettings, model: Any, source: Source) -> Binder:
     given = settings.binding
     has = opening.shape_of(source).columns
     label = given.label if _labels(given) <= set(has) else None
-    kept = given.model_copy(update={"label": label, "weight": None, "group": None})
+    # Labels are copied as they are in the data, where a row without one may have any number.
+    unused: dict[str, Any] = {"label_map": {}, "weight": None, "group": None}
+    kept = given.model_copy(update={"label": label, **unused})
     bound = settings.model_copy(update={"binding": kept})
     return opening.make_binder(bound, model, source, whole_batch=False)
 

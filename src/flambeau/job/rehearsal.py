@@ -42,7 +42,7 @@ def rehearse(
         raise DataError("the data has no rows")
     output = _forward(model, binder, batch if transform is None else transform(batch), loss, name)
     if loss.name in ("cross_entropy", "nll") and isinstance(source, IndexedSource):
-        _check_classes(source, binder.label_columns(), output, name)
+        _check_classes(source, binder, output, name)
 
 
 def _forward(model: nn.Module, binder: Binder, batch: Batch, loss: Loss, name: str) -> Tensor:
@@ -73,16 +73,15 @@ def _where(error: Exception) -> str:
     return f"{Path(own[-1].filename).name}, line {own[-1].lineno}"
 
 
-def _check_classes(
-    source: IndexedSource, labels: tuple[str, ...], output: Tensor, name: str
-) -> None:
+def _check_classes(source: IndexedSource, binder: Binder, output: Tensor, name: str) -> None:
     """All labels of data in memory against the classes that the model knows."""
+    labels = binder.label_columns()
     if not source.in_memory or len(labels) != 1:
         return
     classes = output.shape[1]
     for start in range(0, len(source), CHUNK):
         rows = np.arange(start, min(start + CHUNK, len(source)))
-        label = source.take(rows, labels)[labels[0]]
+        label = binder.as_label(labels[0], source.take(rows, labels)[labels[0]])
         assert isinstance(label, Tensor)
         label = label if label.is_floating_point() else label.long()
         bad = ((label < 0) | (label >= classes)).nonzero()
@@ -91,7 +90,7 @@ def _check_classes(
             raise DataError(
                 f"label {label[row].item():g} in row {start + row} of column '{labels[0]}' of "
                 f"{name}= does not fit: the model gives {classes} classes, so labels are 0 to "
-                f"{classes - 1}"
+                f"{classes - 1}; map others with label_map={{label: class}}"
             )
 
 

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from flambeau.config.labels import map_advice
 from flambeau.config.settings import nearest
 from flambeau.data.batch import Batch
 from flambeau.errors import ConfigError, DataError, ModelError
@@ -71,12 +72,25 @@ class ModuleLoss(Loss):
             return self._reduced(self._module(output, label), batch, weight)
         label, missing = _without_nan(_aligned(output, label))
         output = _full_precision(output)
-        losses = self._module(output, _typed(output, label))
+        label = _typed(output, label)
+        self._check(output, label)
+        losses = self._module(output, label)
         if missing is not None and losses.shape == missing.shape:
             losses = losses.masked_fill(missing, 0.0)
         elif missing is not None and bool(missing.any()):
             raise self._needs_rows("a missing label")
         return self._reduced(losses, batch, weight)
+
+    def _check(self, output: Tensor, label: Tensor) -> None:
+        """Refuse labels that torch's own losses would compute nonsense or an index error from."""
+        name = type(self._module).__name__
+        if isinstance(self._module, nn.BCELoss | nn.BCEWithLogitsLoss):
+            check_binary(name, label)
+            return
+        classes = not label.is_floating_point() and label.shape == _without_classes(output)
+        if classes and isinstance(self._module, nn.CrossEntropyLoss | nn.NLLLoss):
+            used = label.masked_fill(label == self._module.ignore_index, 0)
+            _check_classes(name, used, output.shape[1])
 
     def _reduced(self, losses: Tensor, batch: Batch, weight: Tensor | None) -> Tensor:
         if weight is not None and not losses.ndim:
@@ -218,7 +232,7 @@ def _elementwise(
             )
         label, missing = _without_nan(label)
         if name in ("bce", "bce_prob"):
-            _check_range(name, label, 1, "labels are 0 and 1, or between them")
+            check_binary(name, label)
         losses = function(output, label.to(output.dtype), reduction="none")
         return _per_row(losses if missing is None else losses.masked_fill(missing, 0.0))
 
@@ -246,9 +260,7 @@ def _classwise(function: Callable[..., Tensor]) -> Callable[[str, Tensor, Tensor
                 f"the model gave {list(output.shape)} for labels of {list(label.shape)}"
             )
         label, missing = _without_nan(label)
-        classes = output.shape[1]
-        hint = f"the model gives {classes} classes, so labels are 0 to {classes - 1}"
-        _check_range(name, label, classes - 1, hint)
+        _check_classes(name, label, output.shape[1])
         losses = function(output, label.to(torch.int64), reduction="none")
         return _per_row(losses if missing is None else losses.masked_fill(missing, 0.0))
 
@@ -301,6 +313,16 @@ def _without_nan(label: Tensor) -> tuple[Tensor, Tensor | None]:
     return label.masked_fill(missing, 0.0), missing
 
 
+def check_binary(name: str, label: Tensor) -> None:
+    """Refuse labels that are not 0, 1 or between them."""
+    _check_range(name, label, 1, "labels are 0 and 1, or between them")
+
+
+def _check_classes(name: str, label: Tensor, classes: int) -> None:
+    hint = f"the model gives {classes} classes, so labels are 0 to {classes - 1}"
+    _check_range(name, label, classes - 1, hint)
+
+
 def _check_range(name: str, label: Tensor, highest: int, hint: str) -> None:
     # On a GPU this would wait for the device at each step.
     if label.device.type != "cpu" or not label.numel():
@@ -311,7 +333,8 @@ def _check_range(name: str, label: Tensor, highest: int, hint: str) -> None:
     where = ((label < 0) | (label > highest)).nonzero()[0]
     bad = label[tuple(where)].item()
     raise DataError(
-        f"label {bad:g} in row {int(where[0])} of the batch does not fit loss '{name}': {hint}"
+        f"label {bad:g} in row {int(where[0])} of the batch does not fit loss '{name}': {hint}; "
+        f"{map_advice(bad)}"
     )
 
 

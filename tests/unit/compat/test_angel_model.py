@@ -146,6 +146,13 @@ def test_its_loss_tells_metrics_that_outputs_are_probabilities(tmp_path):
     assert build_loss(model.loss).name == "bce_prob"
 
 
+def test_its_loss_refuses_labels_that_are_not_0_and_1(tmp_path):
+    model, data = load(saved(BiasWeight(), tmp_path)), batch(2)
+    labelled = Batch({**data.columns, "label": torch.tensor([1.0, -1.0])}, 2)
+    with pytest.raises(DataError, match=r"label -1 .*label_map=.-1: 0, 1: 1."):
+        model.loss(torch.full((2,), 0.5), labelled)
+
+
 def test_an_id_beyond_input_dim_says_how_to_get_more(tmp_path):
     model = load(saved(BiasWeight(), tmp_path)).eval()
     with pytest.raises(DataError, match=r"id 12 .*input_dim=12.*--input_dim 13"):

@@ -43,6 +43,10 @@ def test_a_value_may_hold_colons_and_an_equals_sign():
     assert parse_words(["trainInput=a:b"])[0].train_input == "a:b"
 
 
+def test_labels_are_mapped_in_one_word():
+    assert parsed("labelMap:-1=0,1=1").label_map == {-1.0: 0.0, 1.0: 1.0}
+
+
 def test_words_about_spark_are_given_back():
     assert parse_words(["trainInput:rows", "rowType:T_FLOAT_DENSE", "mode:local"])[1] == [
         "rowType",
@@ -65,6 +69,7 @@ def test_words_about_spark_are_given_back():
         (["trainInput:r", "optimizer:adams"], "did you mean 'adam'"),
         (["trainInput:r", "evals:auc,auk"], "unknown eval 'auk'; did you mean 'auc'"),
         (["trainInput:r", "dataType:libsvn"], "dataFormat='libsvn': .*did you mean 'libsvm'"),
+        (["trainInput:r", "labelMap:-1"], "labelMap='-1': write label=number with commas"),
         (["trainInput:r", "cluster:moon"], "cluster='moon'"),
         (["trainInput:r", "actionType:predict"], "predict needs predictOutputPath"),
         (["trainInput:r", "input:s"], "'input' says the same as another word .trainInput."),

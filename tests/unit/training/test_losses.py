@@ -237,3 +237,38 @@ def test_without_a_loss_the_output_is_the_loss():
 def test_without_a_loss_an_output_of_rows_is_refused():
     with pytest.raises(ModelError, match=r"a tensor of shape \[2, 3\]"):
         build_loss(None)(torch.zeros(2, 3), batch(2), None, None)
+
+
+@pytest.mark.parametrize(
+    ("loss", "label", "advice"),
+    [
+        ("bce", -1.0, "label_map={-1: 0, 1: 1}"),
+        ("bce_prob", 2.0, "label_map={1: 0, 2: 1}"),
+        ("bce", 7.0, "label_map={label: number}"),
+        (nn.BCEWithLogitsLoss(), -1.0, "label_map={-1: 0, 1: 1}"),
+        (nn.BCELoss(reduction="none"), 2.0, "label_map={1: 0, 2: 1}"),
+    ],
+)
+def test_binary_labels_that_do_not_fit_name_the_option(loss, label, advice):
+    with pytest.raises(DataError) as caught:
+        build_loss(loss)(torch.full((2,), 0.5), batch(2), torch.tensor([1.0, label]), None)
+    assert f"label {label:g} in row 1 of the batch does not fit loss" in str(caught.value)
+    assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "nll", nn.CrossEntropyLoss(), nn.NLLLoss()])
+def test_classes_that_the_model_lacks_name_the_option(loss):
+    with pytest.raises(DataError, match=r"label 3 in row 1 .* 0 to 2; map others with label_map="):
+        build_loss(loss)(torch.zeros(2, 3), batch(2), torch.tensor([2, 3]), None)
+
+
+def test_labels_that_torch_ignores_are_no_mistake():
+    label = torch.tensor([2, -100])
+    found = build_loss(nn.CrossEntropyLoss())(torch.zeros(2, 3), batch(2), label, None)
+    torch.testing.assert_close(found, torch.tensor(3.0).log())
+
+
+def test_probabilities_of_classes_are_labels_of_torchs_cross_entropy():
+    label = torch.tensor([[0.2, 0.8], [1.0, 0.0]])
+    found = build_loss(nn.CrossEntropyLoss())(torch.zeros(2, 2), batch(2), label, None)
+    torch.testing.assert_close(found, torch.tensor(2.0).log())

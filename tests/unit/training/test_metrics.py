@@ -343,3 +343,28 @@ def test_a_label_that_is_no_class_is_an_error():
 )
 def test_which_direction_is_better(name, higher):
     assert higher_is_better(name) is higher
+
+
+OF_TWO_CLASSES = ["accuracy", "precision", "recall", "f1", "auc", "gauc"]
+OF_TWO_CLASSES += ["logloss", "normalized_entropy", "calibration"]
+
+
+@pytest.mark.parametrize("name", OF_TWO_CLASSES)
+@pytest.mark.parametrize(("other", "form"), [(-1.0, "-1: 0, 1: 1"), (2.0, "1: 0, 2: 1")])
+def test_labels_that_are_not_0_and_1_are_refused(name, other, form):
+    label = torch.tensor([1.0, other, float("nan")])
+    with pytest.raises(DataError, match=f"metric '{name}'.*label_map={{{form}}}"):
+        one(name).update(torch.zeros(3), label, None, torch.zeros(3))
+
+
+@pytest.mark.parametrize("name", ["rmse", "mae", "calibration"])
+def test_values_may_be_any_numbers(name):
+    metric = one(name, loss_name="mse")
+    metric.update(torch.full((2,), 3.0), torch.tensor([2.0, 4.0]))
+    assert metric.compute() == 1.0
+
+
+def test_soft_labels_are_between_0_and_1():
+    metric = one("logloss")
+    metric.update(torch.zeros(2), torch.tensor([0.25, 1.0]))
+    assert metric.compute() == pytest.approx(np.log(2.0))

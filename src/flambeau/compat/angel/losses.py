@@ -7,6 +7,7 @@ from torch import Tensor
 from flambeau.compat.angel.torchscript import Scripted
 from flambeau.data.batch import Batch
 from flambeau.errors import DataError
+from flambeau.training.losses import check_binary
 
 LABEL = "label"
 
@@ -26,5 +27,7 @@ class ExportedLoss:
         targets = batch[LABEL]
         if not isinstance(targets, Tensor):
             raise DataError(f"column '{LABEL}' must hold one number for each row")
-        loss: Tensor = self._scripted.module.loss(output, targets.reshape(-1).to(output.dtype))
+        targets = targets.reshape(-1).to(output.dtype)
+        check_binary("loss() of the model file", targets)
+        loss: Tensor = self._scripted.module.loss(output, targets)
         return loss

@@ -26,6 +26,7 @@ from flambeau.config import (
 from flambeau.errors import ConfigError
 from flambeau.job.describe import Description
 from flambeau.job.fit import run_job
+from flambeau.job.label_mapping import recognised
 from flambeau.job.result import Result
 from flambeau.observe import Observer
 from flambeau.tables.mapped import open_tables
@@ -44,6 +45,10 @@ class Training:
         self._output = output_file(job)
         self.model: AngelModel = load(job.torch_model_path, job.angel_model_input_path or None)
         self._form = rows.data_format(job, self.model.contract)
+        #: What is learned for the labels of the data; a job that does not say so has it recognised.
+        self.label_map = job.label_map or recognised(
+            rows.files(job, job.train_input, self._form), (LABEL,)
+        )
         given = [path for path in (job.train_input, job.validate_input) if path]
         dim = self.model.contract.input_dim
         #: How many rows the training data (before a split) and the validation data have.
@@ -74,7 +79,7 @@ class Training:
             model=description.model(self.model),
             train=train,
             valid=valid,
-            binding=Binding(label=LABEL),
+            binding=Binding(label=LABEL, label_map=self.label_map),
             loss=description.code(self.model.loss, "loss"),
             optimizer=dense,
             table_optimizer=tables,

@@ -37,7 +37,7 @@ EVALS = {
 class AngelJob(Settings):
     """A job in Angel's words; an empty path is one that was not given.
 
-    `cluster`, `workers`, `servers`, `run_dir` and `seed` are ours.
+    `cluster`, `workers`, `servers`, `label_map`, `run_dir` and `seed` are ours.
     """
 
     model_config = ConfigDict(
@@ -65,6 +65,7 @@ class AngelJob(Settings):
     cluster: Literal["local", "spark"] = "local"
     workers: int = Field(default=1, ge=1)
     servers: int = Field(default=1, ge=1)
+    label_map: dict[float, float] = Field(default={})
     run_dir: str = ""
     seed: int = Field(default=0, ge=0)
 
@@ -76,6 +77,16 @@ class AngelJob(Settings):
             if name not in EVALS:
                 raise ValueError(f"unknown eval '{name}'; {nearest(name, EVALS)}")
         return tuple(dict.fromkeys(names))
+
+    @field_validator("label_map", mode="before")
+    @classmethod
+    def _pairs(cls, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        pairs = [pair.split("=") for pair in given.split(",")]
+        if any(len(pair) != 2 for pair in pairs):
+            raise ValueError("write label=number with commas, such as labelMap:-1=0,1=1")
+        return dict(pairs)
 
     @field_validator(
         *("torch_model_path", "torch_output_model_path", "predict_output_path"),

@@ -21,6 +21,8 @@ class Metric(ABC):
 
     name: ClassVar[str]
     higher_is_better: ClassVar[bool]
+    #: Whether labels for outputs of one value per row must be 0 and 1, or between them.
+    binary: ClassVar[bool] = False
 
     def __init__(self, *, loss_name: str | None = None, exact_rows: int = 5_000_000) -> None:
         self._loss_name = loss_name
@@ -36,7 +38,10 @@ class Metric(ABC):
         """Add a batch: the model's raw outputs, labels (NaN: left out), weights and groups."""
         # An empty batch has no shape to tell one value per row from several classes.
         if label.numel():
-            self._add(labelled_rows(output, label, weight, group, self._loss_name))
+            rows = labelled_rows(output, label, weight, group, self._loss_name)
+            if self.binary:
+                rows.require_binary(self.name)
+            self._add(rows)
 
     @abstractmethod
     def _add(self, rows: Rows) -> None:

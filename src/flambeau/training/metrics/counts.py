@@ -17,6 +17,7 @@ class Accuracy(SumMetric):
     """The share of rows whose predicted class is the label."""
 
     name = "accuracy"
+    binary = True
     higher_is_better = True
 
     def _terms(self, rows: Rows) -> Sequence[Array]:
@@ -52,6 +53,7 @@ class _Confusion(SumMetric):
     """
 
     higher_is_better = True
+    binary = True
 
     def _terms(self, rows: Rows) -> Sequence[Array]:
         classes = np.arange(rows.classes())

@@ -8,12 +8,16 @@ import numpy as np
 from flambeau.training.metrics.base import SumMetric, ratio
 from flambeau.training.metrics.rows import MAX_LOG_ODDS, Array, Rows, sigmoid
 
+#: Losses of values that are no probabilities, whose labels may be any numbers.
+_VALUES = ("mse", "mae", "huber")
+
 
 @final
 class LogLoss(SumMetric):
     """The mean negative log-likelihood; probabilities are kept one float64 epsilon off 0 and 1."""
 
     name = "logloss"
+    binary = True
     higher_is_better = False
 
     def _terms(self, rows: Rows) -> Sequence[Array]:
@@ -29,6 +33,7 @@ class NormalizedEntropy(SumMetric):
     """The log loss divided by that of always predicting the mean label; below 1 is of use."""
 
     name = "normalized_entropy"
+    binary = True
     higher_is_better = False
 
     def _terms(self, rows: Rows) -> Sequence[Array]:
@@ -52,6 +57,8 @@ class Calibration(SumMetric):
     higher_is_better = False
 
     def _terms(self, rows: Rows) -> Sequence[Array]:
+        if rows.loss_name not in _VALUES:
+            rows.require_binary(self.name)
         score = rows.score(self.name)
         prediction = score if rows.gives_values() else sigmoid(score)
         return rows.weight * prediction, rows.weight * rows.label

@@ -48,6 +48,7 @@ class Auc(Metric):
     """
 
     name = "auc"
+    binary = True
     higher_is_better = True
 
     def __init__(self, *, loss_name: str | None = None, exact_rows: int = 5_000_000) -> None:
@@ -114,6 +115,7 @@ class GroupedAuc(Metric):
     """
 
     name = "gauc"
+    binary = True
     higher_is_better = True
 
     def __init__(self, *, loss_name: str | None = None, exact_rows: int = 5_000_000) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from flambeau.config.labels import map_advice
 from flambeau.errors import DataError, ModelError
 
 Array = np.ndarray[Any, Any]
@@ -54,6 +55,15 @@ class Rows:
         if self.gives_values():
             score = log_odds(score)
         return np.clip(score, -MAX_LOG_ODDS, MAX_LOG_ODDS)
+
+    def require_binary(self, metric: str) -> None:
+        """Refuse labels of one-value outputs that are not 0, 1 or between them."""
+        bad = self.label[(self.label < 0.0) | (self.label > 1.0)]
+        if self.output.ndim == 1 and bad.size:
+            raise DataError(
+                f"label {bad[0]:g} does not fit metric '{metric}': labels are 0 and 1, or between "
+                f"them; {map_advice(float(bad[0]))}"
+            )
 
     def predicted_class(self) -> Array:
         """The class the model decides for: [rows], int64."""
@@ -113,7 +123,10 @@ def _outputs(output: Tensor, label: Tensor) -> Array:
 def _check_classes(label: Array, classes: int) -> None:
     if label.size and not 0 <= label.min() <= label.max() < classes:
         bad = label.min() if label.min() < 0 else label.max()
-        raise DataError(f"label {bad:g} is not one of the model's {classes} classes (from 0)")
+        raise DataError(
+            f"label {bad:g} is not one of the model's {classes} classes, which count from 0; map "
+            "labels with label_map={label: class}"
+        )
 
 
 def _numbers(tensor: Tensor) -> Array:

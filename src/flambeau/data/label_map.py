@@ -1,0 +1,30 @@
+"""Labels as the loss takes them: other numbers in the place of those in the data."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from flambeau.config.labels import shown_map
+from flambeau.errors import DataError
+
+
+def map_labels(label: Tensor, mapping: Mapping[float, float], column: str) -> Tensor:
+    """The labels that `mapping` gives; NaN, a missing label, stays.
+
+    Integers become int64 if all that `mapping` gives are integers, and float32 otherwise.
+    """
+    whole = all(value.is_integer() for value in mapping.values())
+    dtype = label.dtype if label.is_floating_point() else torch.int64 if whole else torch.float32
+    out, known = label.to(dtype, copy=True), label.isnan()
+    for old, new in mapping.items():
+        found = label == old
+        out[found] = new
+        known |= found
+    if not bool(known.all()):
+        raise DataError(
+            f"label {label[~known][0].item():g} in column '{column}' is not in "
+            f"{shown_map(mapping)}, which was given, or recognised in the first rows of the "
+            "training data: give label_map= with every label"
+        )
+    return out
