@@ -16,7 +16,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
-from toy import QUIET, Net, assert_same_weights, make_data
+from toy import QUIET, Net, StopAt, assert_same_weights, make_data
 
 import flambeau as fb
 from flambeau.errors import (
@@ -328,7 +328,20 @@ def test_early_stopping_ends_the_training(tmp_path: Path) -> None:
         cluster=fb.Local(2),
     )
     assert len(result.history) == 3
-    assert result.report["status"] == "finished"
+    assert result.report["status"] == "stopped_early"
+
+
+STRATEGIES = [fb.AllReduce(), fb.ParameterServer(), fb.ParameterServer(consistency="asynchronous")]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=["all-reduce", "rounds", "asynchronous"])
+def test_a_callback_of_one_worker_stops_all(tmp_path: Path, strategy: Any) -> None:
+    cluster, stop = fb.Local(2), StopAt(rank=1, step=7)
+    options = {"cluster": cluster, "strategy": strategy, "callbacks": [stop], "epochs": 5_000}
+    result = fit(Net(), (X, Y), tmp_path / "run", **options)
+    assert result.report["status"] == "stopped_early"
+    if isinstance(strategy, fb.AllReduce):
+        assert result.report["step"] == 7
 
 
 def test_an_early_stopped_run_does_not_train_on_when_started_again(tmp_path: Path) -> None:

@@ -68,6 +68,17 @@ class Strike(Callback):
             raise RuntimeError("struck on purpose")
 
 
+class StopAt(Callback):
+    """Ends the training from one worker's callback."""
+
+    def __init__(self, rank: int, step: int) -> None:
+        self.rank, self.step = rank, step
+
+    def on_step_end(self, view: TrainingView) -> None:
+        if view.rank == self.rank and view.step >= self.step:
+            view.stop()
+
+
 class Slow(Callback):
     """Makes steps long enough to be interrupted, and says in a file that training has begun."""
 

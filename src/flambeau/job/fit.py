@@ -226,15 +226,10 @@ def _observe_dropped(observer: Observer, rows: dict[str, int]) -> None:
 
 
 def _observe_end(observer: Observer, outcome: Outcome, memory: Memory) -> None:
-    status = outcome.status
-    if outcome.failure is not None:
-        status = "failed"
-    elif outcome.interrupted is not None:
-        status = "stopped"
     error = outcome.failure.message if outcome.failure else None
     known = {"step": memory.step} | outcome.summaries.get(0, {}) | outcome.conducted
     fields = {
-        "status": status,
+        "status": outcome.ending,
         "step": known["step"],
         "error": error,
         "metrics": memory.metrics,

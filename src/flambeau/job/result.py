@@ -18,13 +18,12 @@ def make_report(
     """What goes into the run's `report.json`."""
     summary = dict(outcome.summaries.get(0, {}))
     own = summary.get("client", {}).get("tables")
-    failed, stopped = outcome.failure is not None, outcome.interrupted is not None
     rows = outcome.rows or _rows(summary, memory)
     counted = ("rows", "rows_repeated", "rows_dropped", "rows_left_out")
     for name in (*counted, "history", "own_rows", "own_steps", "client"):
         summary.pop(name, None)
     return {
-        "status": "failed" if failed else "stopped" if stopped else outcome.status,
+        "status": outcome.ending,
         "error": outcome.failure.message if outcome.failure else None,
         "workers": settings.cluster.workers,
         "restarts": outcome.restarts,
@@ -33,6 +32,7 @@ def make_report(
         **summary,
         **_speed(list(outcome.summaries.values())),
         **outcome.conducted,
+        "stopped_early": outcome.stopped_early,
         "metrics": _metrics(outcome, memory),
         **({"tables": own} if own else {}),
         **_served(outcome),

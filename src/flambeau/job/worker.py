@@ -157,7 +157,8 @@ class LockstepWorker:
     def _pulse(self, position: Position) -> Pulse:
         """How workers compare notes; with servers the coordinator does, so that nobody waits."""
         if not isinstance(self._settings.strategy, ParameterServer):
-            return CollectivePulse(self._group, position.step)
+            callbacks = bool(self._settings.callbacks)
+            return CollectivePulse(self._group, position.step, callbacks=callbacks)
         link = self._where.link
 
         def report(**fields: Any) -> None:
@@ -165,7 +166,7 @@ class LockstepWorker:
             optimizer = next(iter(trainer.optimizers.values()))
             link.report(
                 "pulse",
-                epoch=trainer.position.epoch,
+                epoch=trainer.position.epoch_of_last_step,
                 steps_total=trainer.steps_total,
                 position_rows=trainer.position.rows,
                 lr=float(optimizer.param_groups[0]["lr"]),

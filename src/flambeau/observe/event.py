@@ -30,7 +30,8 @@ The kinds of events and their fields:
     restart      generation, reason; with rank and role, of this process alone
     log          rank, role, stream ("stdout" or "stderr"), text
     warning      text
-    job_end      status ("finished", "stopped" or "failed"), step, error (or None), metrics
+    job_end      status ("finished", "stopped_early", "stopped" or "failed"), step, error (or
+                 None), metrics
 """
 
 from abc import ABC, abstractmethod

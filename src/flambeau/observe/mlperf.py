@@ -60,7 +60,7 @@ class MLPerfLog(Observer):
     def _job_end(self, event: Event) -> None:
         self._stop_block(event.time, event.fields["step"])
         # MLPerf knows these two words only.
-        status = "success" if event.fields["status"] == "finished" else "aborted"
+        status = "success" if event.fields["status"] in ("finished", "stopped_early") else "aborted"
         self._line(event.time, _END, "run_stop", status=status)
 
     def _start_block(self, time: float, step: int) -> None:

@@ -24,12 +24,12 @@ def display(
     """Shows a run on `console` (stderr by default).
 
     `auto` is a bar on a terminal and otherwise, as in notebooks and files, a line of progress
-    every `every_seconds`.
+    every `every_seconds`. `none` shows only what the user's own code prints.
     """
-    if mode == "none":
-        return _Nothing()
     # A notebook's own way of printing would not go to stderr.
     console = console or Console(stderr=True, force_jupyter=False)
+    if mode == "none":
+        return _Output(console)
     if mode == "bar" or (mode == "auto" and _can_redraw(console)):
         return _Bar(console)
     return _Lines(console, every_seconds)
@@ -41,12 +41,18 @@ def _can_redraw(console: Console) -> bool:
 
 
 @final
-class _Nothing(Observer):
+class _Output(Observer):
+    """What the processes of a run print, and nothing else."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
     def observe(self, event: Event) -> None:
-        """Shown to nobody."""
+        if event.kind == "log":
+            _print_message(self._console, event)
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """The console belongs to the caller."""
 
 
 @final
@@ -56,6 +62,7 @@ class _Lines(Observer):
         self._every_seconds = every_seconds
         self._last_shown = float("-inf")
         self._unshown: Event | None = None
+        self._epochs: int | None = None
         self._shards = Shards()
 
     def observe(self, event: Event) -> None:
@@ -65,6 +72,8 @@ class _Lines(Observer):
                 if event.time - self._last_shown >= self._every_seconds:
                     self._show_progress()
                 return
+            case "job_start":
+                self._epochs = event.fields["epochs"]
             case "server":
                 self._shards.add(event)
             case "job_end":
@@ -76,7 +85,8 @@ class _Lines(Observer):
 
     def _show_progress(self) -> None:
         if self._unshown is not None:
-            line = _progress(self._unshown.fields, "loss", "lr") + _servers(self._shards)
+            line = _progress(self._unshown.fields, self._epochs, "loss", "lr")
+            line += _servers(self._shards)
             _print(self._console, Text(line))
             self._last_shown = self._unshown.time
             self._unshown = None
@@ -89,6 +99,7 @@ class _Bar(Observer):
         self._now = 0.0
         self._status = ""
         self._metrics = ""
+        self._epochs: int | None = None
         self._shards = Shards()
         self._progress = Progress(
             BarColumn(bar_width=16),
@@ -127,6 +138,7 @@ class _Bar(Observer):
             self._progress.stop()
 
     def _start(self, job: dict[str, Any]) -> None:
+        self._epochs = job["epochs"]
         self._progress.update(
             self._task, total=job["steps_total"], completed=job["resumed_step"] or 0
         )
@@ -135,17 +147,21 @@ class _Bar(Observer):
 
     def _advance(self, fields: dict[str, Any]) -> None:
         self._progress.update(self._task, total=fields["steps_total"], completed=fields["step"])
-        self._status = _progress(fields, "loss") + _servers(self._shards)
+        self._status = _progress(fields, self._epochs, "loss") + _servers(self._shards)
         self._show_status()
 
     def _show_status(self) -> None:
         self._progress.update(self._task, status=f"{self._status}  {self._metrics}".strip())
 
 
-def _progress(fields: dict[str, Any], *numbers: str) -> str:
-    """`step 120/900  epoch 2  12,345 rows/s`, and the fields named in `numbers`."""
+def _progress(fields: dict[str, Any], epochs: int | None, *numbers: str) -> str:
+    """Return `step 120/900  epoch 2/3  12,345 rows/s` and the fields named in `numbers`.
+
+    People count epochs from 1; events count from 0.
+    """
     total = "" if fields["steps_total"] is None else f"/{fields['steps_total']}"
-    line = f"step {fields['step']}{total}  epoch {fields['epoch']}"
+    whole = "" if epochs is None else f"/{epochs}"
+    line = f"step {fields['step']}{total}  epoch {fields['epoch'] + 1}{whole}"
     if fields["rows_per_second"] is not None:
         line += f"  {fields['rows_per_second']:,.0f} rows/s"
     return line + _numbers({name: fields[name] for name in numbers})

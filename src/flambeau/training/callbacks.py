@@ -34,7 +34,10 @@ class TrainingView:
         return self.rank == 0
 
     def stop(self) -> None:
-        """End the training soon, after a checkpoint. Any worker may ask."""
+        """End the training after this step, with a checkpoint. Any worker may ask.
+
+        Asynchronous workers finish the batches that they have begun.
+        """
         self.stopping = True
 
 

@@ -218,9 +218,16 @@ class Trainer:
         view = parts.view
         view.step, view.epoch, view.loss = position.step, position.epoch, loss
         parts.callbacks.on_step_end(view)
-        self._stop = self._stop or parts.strategy.stop
+        self._agree_on_stop()
         if self._pulse.due(position.step):
             self._beat()
+
+    def _agree_on_stop(self) -> None:
+        """Stop if a callback of any worker wants to; called wherever callbacks were."""
+        agreed = self._pulse.stop_agreed(self._parts.view.stopping)
+        # After the last step there is nothing to stop: the training is finished.
+        ahead = self.steps_total is None or self.position.step < self.steps_total
+        self._stop = self._stop or self._parts.strategy.stop or (agreed and ahead)
 
     def _meet_if_due(self) -> None:
         """Evaluate and save with all others, who wait for a worker that was left behind."""
@@ -237,6 +244,7 @@ class Trainer:
         self._announce("epoch_end", epoch=position.epoch)
         position.next_epoch()
         parts.callbacks.on_epoch_end(parts.view)
+        self._agree_on_stop()
         if self._over():
             return  # the end of the training evaluates and saves anyway
         if _due(settings.evaluation.every_epochs, position.epoch):
@@ -246,6 +254,7 @@ class Trainer:
 
     def _evaluate(self) -> None:
         self.milestones.evaluate()
+        self._agree_on_stop()
         self._stop = self._stop or self.milestones.finished_early
 
     def _beat(self) -> None:
@@ -266,7 +275,7 @@ class Trainer:
         self._parts.report(
             "progress",
             step=self.position.step,
-            epoch=self.position.epoch,
+            epoch=self.position.epoch_of_last_step,
             steps_total=self.steps_total,
             rows=self.position.rows,
             rows_per_second=beat.rows / max(elapsed, 1e-9),

@@ -34,6 +34,11 @@ class Position:
         self.left_out += left_out
         self.left_out_in_epoch += left_out
 
+    @property
+    def epoch_of_last_step(self) -> int:
+        """The epoch that the last update belongs to, also when that epoch is complete."""
+        return max(0, self.epoch - 1) if self.step_in_epoch == 0 else self.epoch
+
     def next_epoch(self) -> None:
         """The epoch is complete."""
         self.epoch += 1

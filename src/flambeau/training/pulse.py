@@ -60,14 +60,22 @@ class Pulse(ABC):
     def agree(self, step: int, *, stop: bool, communication: float) -> Beat:
         """Share the numbers. A beat without rows is told by someone else."""
 
+    @abstractmethod
+    def stop_agreed(self, wanted: bool) -> bool:
+        """Return whether a callback of any worker wants to stop; called after every step."""
+
 
 @final
 class CollectivePulse(Pulse):
-    """All workers compare notes with each other, at the same steps."""
+    """All workers compare notes with each other, at the same steps.
 
-    def __init__(self, group: Group, step: int) -> None:
+    With `callbacks`, which may stop the training at any step, they also exchange one number after
+    every step.
+    """
+
+    def __init__(self, group: Group, step: int, *, callbacks: bool = False) -> None:
         super().__init__()
-        self._group = group
+        self._group, self._callbacks = group, callbacks
         self._due = step + 1
 
     def due(self, step: int) -> bool:
@@ -92,6 +100,12 @@ class CollectivePulse(Pulse):
             stop=stops > 0,
         )
 
+    def stop_agreed(self, wanted: bool) -> bool:
+        """Return the same answer on every worker."""
+        if not self._callbacks:
+            return False
+        return bool(self._group.sum(torch.tensor([float(wanted)])).item())
+
 
 @final
 class ReportedPulse(Pulse):
@@ -114,9 +128,7 @@ class ReportedPulse(Pulse):
     def agree(self, step: int, *, stop: bool, communication: float) -> Beat:
         """Tell the coordinator."""
         self._due = time.perf_counter() + PULSE_SECONDS
-        if stop and not self._asked:
-            self._asked = True
-            self._want_stop()
+        self.stop_agreed(stop)
         fields: dict[str, Any] = {
             "step": step,
             "loss": self._loss,
@@ -129,3 +141,10 @@ class ReportedPulse(Pulse):
         self._report(**fields)
         self._clear()
         return Beat(math.nan, 0, 0.0, 0.0, 0.0, stop=False)
+
+    def stop_agreed(self, wanted: bool) -> bool:
+        """Ask the coordinator once; its answer comes with a round."""
+        if wanted and not self._asked:
+            self._asked = True
+            self._want_stop()
+        return False

@@ -37,7 +37,7 @@ def job_end(status: str = "finished", error: str | None = None) -> Event:
 EVALUATION = Event(
     "evaluation", 1.0, {"step": 300, "epoch": 2, "metrics": {"loss": 0.33, "accuracy": 0.912}}
 )
-PROGRESS_LINE = "step 120/900  epoch 2  12,345 rows/s  loss 0.4321  lr 0.1"
+PROGRESS_LINE = "step 120/900  epoch 3  12,345 rows/s  loss 0.4321  lr 0.1"
 
 
 def shown(
@@ -101,11 +101,11 @@ def test_the_last_progress_is_shown_when_the_job_ends() -> None:
 
 
 def test_a_job_of_unknown_length_shows_the_step_alone() -> None:
-    assert shown(progress(0.0, steps_total=None))[0].startswith("step 120  epoch 2")
+    assert shown(progress(0.0, steps_total=None))[0].startswith("step 120  epoch 3")
 
 
 def test_a_number_that_is_not_known_is_left_out() -> None:
-    line = "step 120/900  epoch 2  loss 0.4321"
+    line = "step 120/900  epoch 3  loss 0.4321"
     assert shown(progress(0.0, rows_per_second=None, lr=None)) == [line]
 
 
@@ -199,6 +199,11 @@ def test_nothing_is_shown_when_asked_for_nothing() -> None:
     assert shown(job_start(), progress(0.0), job_end(), mode="none") == []
 
 
+def test_what_the_users_code_prints_is_shown_also_without_progress() -> None:
+    log = Event("log", 1.0, {"rank": 1, "role": "worker", "stream": "stdout", "text": "hello"})
+    assert shown(job_start(), log, job_end(), mode="none") == ["[worker 1] hello"]
+
+
 def test_the_display_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     display("lines", 5.0).observe(job_end())
     captured = capsys.readouterr()
@@ -229,7 +234,7 @@ def test_auto_is_lines_on_a_dumb_terminal(
 
 def test_the_bar_ends_with_the_last_progress_and_metrics() -> None:
     bar, end = shown(job_start(), progress(1.0), EVALUATION, job_end(), mode="bar", width=140)[-2:]
-    status = "step 120/900  epoch 2  12,345 rows/s  loss 0.4321  valid: loss 0.33  accuracy 0.912"
+    status = "step 120/900  epoch 3/3  12,345 rows/s  loss 0.4321  valid: loss 0.33  accuracy 0.912"
     assert status in bar
     assert end == "finished at step 900  accuracy 0.93"
 

@@ -1,4 +1,5 @@
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from flambeau.coordination.plans import IndexedPlan
 from flambeau.data.binding import Binder, Shape
 from flambeau.data.loader import IndexedLoader, StepRows
 from flambeau.errors import ConfigError, DataError, JobFailedError
+from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.loop import total_steps
 from flambeau.training.position import Position
 
@@ -128,6 +130,32 @@ def test_a_callback_may_stop_the_training() -> None:
     training = Training(epochs=9, callback=StopAt(1))
     assert training.run() == "stopped"
     assert training.trainer.position.step == 1
+
+
+def test_a_callback_stops_at_its_own_step_also_between_two_beats() -> None:
+    training = Training(epochs=9, callback=StopAt(5))
+    training.trainer._pulse._due = 1_000  # type: ignore[attr-defined]
+    assert training.run() == "stopped"
+    assert training.trainer.position.step == 5
+
+
+class StopAfterEvaluation(Callback):
+    def on_evaluation(self, view: TrainingView, metrics: Mapping[str, float]) -> None:
+        view.stop()
+
+
+def test_a_stop_after_an_evaluation_comes_before_the_next_step() -> None:
+    training = Training(epochs=9, scores=[1.0], callback=StopAfterEvaluation())
+    assert training.run() == "stopped"
+    assert training.trainer.position.step == 3
+
+
+def test_the_last_progress_counts_the_epochs_that_were_trained() -> None:
+    training = Training(epochs=2)
+    training.run()
+    epochs = [fields["epoch"] for kind, fields in training.events if kind == "progress"]
+    assert set(epochs) <= {0, 1}
+    assert epochs[-1] == 1
 
 
 def test_a_stop_that_comes_after_the_last_step_changes_nothing() -> None:

@@ -69,6 +69,17 @@ def test_nobody_asked_nobody_stops() -> None:
     )
 
 
+@pytest.mark.parametrize(("mine", "theirs"), [(True, 0.0), (False, 1.0), (False, 0.0)])
+def test_with_callbacks_a_stop_is_agreed_on_between_beats(mine: bool, theirs: float) -> None:
+    pulse = CollectivePulse(WithAnother([theirs]), 0, callbacks=True)
+    assert pulse.stop_agreed(mine) is (mine or theirs > 0)
+
+
+def test_without_callbacks_nothing_is_exchanged_between_beats() -> None:
+    # The other worker's vector has another length: a sum would raise.
+    assert not CollectivePulse(WithAnother([1.0, 1.0]), 0).stop_agreed(False)
+
+
 def test_a_beat_starts_from_nothing() -> None:
     pulse = CollectivePulse(Solo(), 0)
     pulse.add(1.0, 4, 1.0, 0.5)

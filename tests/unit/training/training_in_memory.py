@@ -163,7 +163,7 @@ class Training:
             saving=self.saves,
             report=lambda kind, **fields: self.events.append((kind, fields)),
             stop_requested=stop,
-            pulse=CollectivePulse(Solo(), position.step),
+            pulse=CollectivePulse(Solo(), position.step, callbacks=callback is not None),
         )
         best = Best(job.checkpoints.best, job.checkpoints.mode) if scores is not None else None
         self.trainer = self.saves.trainer = Trainer(job, parts, position, best)
