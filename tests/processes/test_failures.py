@@ -15,7 +15,7 @@ import pytest
 from toy import QUIET, Net, Slow, Strike, assert_same_weights, make_data
 
 import flambeau as fb
-from flambeau.errors import WorkerFailedError, WorkerLostError
+from flambeau.errors import JobFailedError, WorkerFailedError, WorkerLostError
 
 HERE = Path(__file__).parent
 FAST = {"heartbeat_timeout": 5.0}
@@ -56,6 +56,18 @@ def test_a_workers_exception_is_shown_once_with_its_own_traceback(
     assert message.startswith(f"worker {strike.rank} failed")
     assert message.count("RuntimeError: struck on purpose") == 1
     assert "in on_step_end" in message
+    assert "flambeau/training" not in message
+    (event,) = [e for e in events(tmp_path / "run") if e.get("error") == "RuntimeError"]
+    assert event["kind"] == "exception"
+    assert "flambeau/training/loop.py" in event["traceback"]
+
+
+def test_a_full_disk_is_explained_and_not_tried_again(tmp_path: Path) -> None:
+    strike = Strike(1, 3, "full disk")
+    with pytest.raises(JobFailedError, match="some/file: no space is left on the disk") as raised:
+        fit(tmp_path / "run", callbacks=[strike], recovery={"max_restarts": 3})
+    assert not isinstance(raised.value, WorkerFailedError)
+    assert [frame.name for frame in raised.traceback][-1] == "fit"
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

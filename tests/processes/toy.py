@@ -1,5 +1,6 @@
 """Small models and data for tests that start processes; importable by the workers."""
 
+import errno
 import os
 import signal
 import time
@@ -66,6 +67,8 @@ class Strike(Callback):
             os.kill(os.getpid(), signal.SIGSTOP)
         elif self.how == "raise":
             raise RuntimeError("struck on purpose")
+        elif self.how == "full disk":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "some/file")
 
 
 class StopAt(Callback):

@@ -1,6 +1,7 @@
 """The agent: joins the coordinator, starts the roles it is told, forwards what they say."""
 
 import dataclasses
+import signal
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import zmq
 from flambeau.clusters.base import Launch
 from flambeau.clusters.cores import plan_cores
 from flambeau.clusters.mirror import INIT, Mirror, sees, write_part
+from flambeau.clusters.out_of_memory import OutOfMemoryKills
 from flambeau.clusters.running import OutputLines, RunningRole
 from flambeau.clusters.starting import make_starter
 from flambeau.coordination.file_messages import (
@@ -89,6 +91,7 @@ class Agent:
         self._agent = 0
         self._starter = make_starter(launch)
         self._running: list[RunningRole] = []
+        self._memory = OutOfMemoryKills()
         self._shutdown = False
 
     def serve(self, hello: AgentJoined, fill: Callable[[], "Spool"] | None = None) -> None:
@@ -203,7 +206,8 @@ class Agent:
             self._running.remove(role)
             self._drain(role)
             role.finish()
-            self._client.send(RoleExited(role.spec, code))
+            lacking = code == -signal.SIGKILL and self._memory.new()
+            self._client.send(RoleExited(role.spec, code, lacking))
 
     def _drain(self, role: RunningRole) -> None:
         """Forward what an ended process had still written; its children may hold the pipe open."""

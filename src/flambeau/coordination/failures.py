@@ -21,6 +21,11 @@ class Cause(Enum):
     SILENT = 4
     LOST_PEER = 5
 
+    @property
+    def label(self) -> str:
+        """As events name it: "exception", "died", "silent", "lost_peer" or "user_error"."""
+        return self.name.lower()
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -47,13 +52,16 @@ def of_exception(message: RoleFailed) -> Failure:
         cause = Cause.LOST_PEER
     else:
         cause = Cause.USER_ERROR if message.user_error else Cause.EXCEPTION
-    return Failure(message.spec, cause, message.message, message.traceback, message.error)
+    text = message.message
+    if message.traceback:
+        text = f"{message.error}: {text}"
+    return Failure(message.spec, cause, text, message.traceback, message.error)
 
 
-def of_exit(spec: RoleSpec, code: int) -> Failure:
+def of_exit(spec: RoleSpec, code: int, *, out_of_memory: bool = False) -> Failure:
     """The failure of a process that ended without a word."""
     if code < 0:
-        hint = "; out of memory?" if -code == signal.SIGKILL else ""
+        hint = ": the machine or its container is out of memory" if out_of_memory else ""
         how, status = f"was killed by {_signal_name(-code)}{hint}", 128 - code
     else:
         how, status = f"exited with code {code}", code

@@ -113,8 +113,11 @@ class Shutdown(_Message, frozen=True):
 
 
 class RoleExited(_Message, frozen=True):
+    """A process ended. `out_of_memory`: the kernel has killed one for want of memory."""
+
     spec: RoleSpec
     code: int
+    out_of_memory: bool = False
 
 
 class RoleOutput(_Message, frozen=True):
@@ -174,12 +177,17 @@ class Report(_Message, frozen=True):
 
 
 class RoleFailed(_Message, frozen=True):
-    """An exception ended the role. `lost_peer`: it only saw that another one was gone."""
+    """An exception ended the role. `lost_peer`: it only saw that another one was gone.
+
+    `traceback` is for the user: without Flambeau's frames, and empty for causes that `message`
+    explains.
+    """
 
     spec: RoleSpec
     error: str
     message: str
     traceback: str
+    whole_traceback: str
     user_error: bool
     lost_peer: bool
 

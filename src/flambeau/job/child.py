@@ -4,15 +4,15 @@ import importlib
 import os
 import sys
 import threading
-import traceback
 from typing import Any
 
 from flambeau.clusters.child import ChildSpec, attach
 from flambeau.clusters.interfaces import host_of, interface_of, local_address
 from flambeau.coordination.link import Link
 from flambeau.coordination.protocol import RoleDone, RoleFailed, RoleJoined
-from flambeau.errors import JobFailedError, UserError
+from flambeau.errors import FlambeauError, JobFailedError, UserError
 from flambeau.job.roles import ROLES
+from flambeau.job.tracebacks import recognised, users_traceback, whole_traceback
 
 _LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "gloo", "Broken pipe")
 
@@ -44,16 +44,20 @@ def _run(child: ChildSpec, link: Link) -> dict[str, Any]:
 
 
 def _failure(child: ChildSpec, error: BaseException) -> RoleFailed:
-    text = "".join(traceback.format_exception(error)).rstrip()
     message = str(error) or type(error).__name__
     lost = isinstance(error, RuntimeError | OSError) and any(m in message for m in _LOST_PEER)
+    known = None if lost else recognised(error)
+    ours = isinstance(error, FlambeauError)
     return RoleFailed(
-        child.spec,
-        type(error).__name__,
-        message,
-        text,
-        isinstance(error, UserError | JobFailedError),
-        lost,
+        spec=child.spec,
+        error=type(error).__name__ if ours or known is None else JobFailedError.__name__,
+        message=known or message,
+        traceback=users_traceback(error) if known is None else "",
+        whole_traceback=whole_traceback(error),
+        # Trying again helps with none of these.
+        user_error=isinstance(error, UserError | JobFailedError)
+        or (known is not None and not ours),
+        lost_peer=lost,
     )
 
 

@@ -145,6 +145,13 @@ class Controller(Stage):
         elif isinstance(message, Report):
             self._report(peer, message)
         elif isinstance(message, RoleFailed):
+            self._tell_of(
+                message.spec,
+                "exception",
+                error=message.error,
+                text=message.message,
+                traceback=message.whole_traceback,
+            )
             self._failed(failures.of_exception(message))
         elif isinstance(message, RoleDone):
             self._done(message)
@@ -214,7 +221,8 @@ class Controller(Stage):
             # Its agent's word can be heard before its own, which come another way.
             self._last_words[message.spec] = time.monotonic() + SETTLE_SECONDS
         else:
-            self._failed(failures.of_exit(message.spec, message.code))
+            lacking = message.out_of_memory
+            self._failed(failures.of_exit(message.spec, message.code, out_of_memory=lacking))
 
     def _failed(self, failure: Failure) -> None:
         if self._phase not in (Phase.RUNNING, Phase.SETTLING):
@@ -239,7 +247,7 @@ class Controller(Stage):
         lost = failure.spec
         spec = msgspec.structs.replace(lost, attempt=lost.attempt + 1)
         self._outcome.restarts += 1
-        self._tell_of(lost, "worker_lost", reason=failure.message)
+        self._tell_of(lost, "worker_lost", reason=failure.message, cause=failure.cause.label)
         # A lost server's address stays until there is a new one: lists of servers have no gaps.
         self._members.replace(lost, spec, time.monotonic())
         self._conducting.lost(lost)
@@ -350,7 +358,7 @@ class Controller(Stage):
             return
         cause = failures.root_cause(self._failures)
         if cause.cause is not failures.Cause.USER_ERROR:
-            self._tell_of(cause.spec, "worker_lost", reason=cause.message)
+            self._tell_of(cause.spec, "worker_lost", reason=cause.message, cause=cause.cause.label)
         verdict = failures.decide(cause, self._outcome.restarts, self._recovery.max_restarts)
         if verdict is Verdict.FAIL:
             self._outcome.failure = cause

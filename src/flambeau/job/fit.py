@@ -28,7 +28,7 @@ from flambeau.config import (
     ParameterServer,
     Recovery,
 )
-from flambeau.coordination.failures import Cause, Failure
+from flambeau.coordination.failures import Failure
 from flambeau.errors import CheckpointError, WorkerFailedError, WorkerLostError
 from flambeau.job import import_folders
 from flambeau.job.describe import Description
@@ -112,9 +112,13 @@ def fit(
     given = dict(locals())
     path = Path(run_dir) if run_dir is not None else _new_run_path(model)
     run = RunDirectory(path)
-    with run.lock(), Description(path) as description:
-        settings = _settings(description, given)
-        result = run_job(run, settings, description, resume=resume, init_from=init_from)
+    try:
+        with run.lock(), Description(path) as description:
+            settings = _settings(description, given)
+            result = run_job(run, settings, description, resume=resume, init_from=init_from)
+    except errors.FlambeauError as error:
+        # The message says it all: the frames between here and where it was raised are ours.
+        raise error.with_traceback(None) from None
     result.valid = valid
     return result
 
@@ -249,17 +253,14 @@ def _raise_if_failed(outcome: Outcome, run: RunDirectory, memory: Memory) -> Non
 
 
 def raise_failure(failure: Failure, ways_on: str = "") -> NoReturn:
-    """Raise, in the driver, what ended a role: the user's mistakes as what they are.
+    """Raise, in the driver, what ended a role: causes that need no traceback as what they are.
 
-    `ways_on` is said of what is nobody's mistake.
+    `ways_on` is added to the message where a process was lost.
     """
-    if failure.cause is Cause.USER_ERROR:
-        kind = getattr(errors, failure.error, None)
-        if isinstance(kind, type) and issubclass(kind, errors.UserError | errors.JobFailedError):
-            raise kind(failure.message)
     if failure.traceback:
         raise WorkerFailedError(f"{failure.spec.name} failed", failure.traceback)
-    raise WorkerLostError(failure.message + ways_on)
+    kind = getattr(errors, failure.error, WorkerLostError) if failure.error else WorkerLostError
+    raise kind(failure.message + (ways_on if kind is WorkerLostError else ""))
 
 
 def _new_run_path(model: Any) -> Path:

@@ -26,7 +26,9 @@ The kinds of events and their fields:
                  outcome_<what became of gradients>, ids_seen, ids_distinct, prefetch_hits,
                  prefetch_misses, pull_seconds_p50, pull_seconds_p99, requests_resent, updates_lost
                  (with servers that were replaced)
-    worker_lost  rank, role ("worker", "server" or "evaluator"), reason
+    exception    rank, role, error (its type), text, traceback (with all frames)
+    worker_lost  rank, role ("worker", "server" or "evaluator"), reason, cause ("exception",
+                 "died", "silent" or "lost_peer")
     restart      generation, reason; with rank and role, of this process alone
     log          rank, role, stream ("stdout" or "stderr"), text
     warning      text

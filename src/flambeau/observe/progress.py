@@ -210,7 +210,8 @@ def _message(kind: str, fields: dict[str, Any]) -> Iterator[str | Text]:
         case "warning":
             yield f"warning: {fields['text']}"
         case "worker_lost":
-            yield f"{_who(fields)} lost: {fields['reason']}"
+            how = "failed" if fields.get("cause") == "exception" else "lost"
+            yield f"{_who(fields)} {how}: {fields['reason']}"
         case "restart":
             alone = f"{_who(fields)} starts again" if "rank" in fields else None
             what = alone or f"restart as generation {fields['generation']}"

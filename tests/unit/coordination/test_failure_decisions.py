@@ -24,7 +24,7 @@ def failure(cause: Cause) -> Failure:
 
 
 def raised(*, user_error: bool = False, lost_peer: bool = False) -> Cause:
-    return of_exception(RoleFailed(SPEC, "E", "text", "trace", user_error, lost_peer)).cause
+    return of_exception(RoleFailed(SPEC, "E", "text", "trace", "all", user_error, lost_peer)).cause
 
 
 @pytest.mark.parametrize(("likelier", "other"), list(itertools.combinations(Cause, 2)))
@@ -49,7 +49,7 @@ def test_an_exception_is_the_users_or_a_lost_peers_or_our_own() -> None:
 @pytest.mark.parametrize(
     ("code", "text", "status"),
     [
-        (-9, "worker 3 was killed by SIGKILL; out of memory?", 137),
+        (-9, "worker 3 was killed by SIGKILL", 137),
         (-11, "worker 3 was killed by SIGSEGV", 139),
         (-UNNAMED, f"worker 3 was killed by signal {UNNAMED}", 128 + UNNAMED),
         (7, "worker 3 exited with code 7", 7),
@@ -57,6 +57,17 @@ def test_an_exception_is_the_users_or_a_lost_peers_or_our_own() -> None:
 )
 def test_an_exit_says_who_and_how(code: int, text: str, status: int) -> None:
     assert of_exit(SPEC, code) == Failure(SPEC, Cause.DIED, text, exit_code=status)
+
+
+def test_a_lack_of_memory_is_named_only_where_the_kernel_reported_one() -> None:
+    text = "worker 3 was killed by SIGKILL: the machine or its container is out of memory"
+    assert of_exit(SPEC, -9, out_of_memory=True).message == text
+
+
+@pytest.mark.parametrize(("trace", "text"), [("trace", "KeyError: 'x'"), ("", "'x'")])
+def test_an_exception_with_a_traceback_is_named_by_its_type(trace: str, text: str) -> None:
+    message = RoleFailed(SPEC, "KeyError", "'x'", trace, "all", False, False)
+    assert of_exception(message).message == text
 
 
 def test_silence_says_for_how_long() -> None:

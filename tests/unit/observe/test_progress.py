@@ -199,6 +199,12 @@ def test_nothing_is_shown_when_asked_for_nothing() -> None:
     assert shown(job_start(), progress(0.0), job_end(), mode="none") == []
 
 
+@pytest.mark.parametrize(("cause", "text"), [("exception", "failed"), ("died", "lost")])
+def test_a_worker_that_raised_has_failed_and_one_that_died_is_lost(cause: str, text: str) -> None:
+    fields = {"rank": 1, "role": "worker", "reason": "KeyError: 'x'", "cause": cause}
+    assert shown(Event("worker_lost", 1.0, fields)) == [f"worker 1 {text}: KeyError: 'x'"]
+
+
 def test_what_the_users_code_prints_is_shown_also_without_progress() -> None:
     log = Event("log", 1.0, {"rank": 1, "role": "worker", "stream": "stdout", "text": "hello"})
     assert shown(job_start(), log, job_end(), mode="none") == ["[worker 1] hello"]

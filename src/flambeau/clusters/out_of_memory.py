@@ -1,0 +1,30 @@
+"""Whether the kernel has killed a process for want of memory."""
+
+import re
+from pathlib import Path
+from typing import final
+
+COUNTERS = Path("/proc/vmstat")
+
+
+@final
+class OutOfMemoryKills:
+    """The kernel's count of such kills on this machine, its containers included.
+
+    A process that was killed by SIGKILL need not have been short of memory; one that was killed
+    while this count went up most likely was.
+    """
+
+    def __init__(self, counters: Path = COUNTERS) -> None:
+        self._counters = counters
+        self._seen = self._count()
+
+    def new(self) -> bool:
+        """Return whether there were any since the last call."""
+        before, self._seen = self._seen, self._count()
+        return self._seen > before
+
+    def _count(self) -> int:
+        text = self._counters.read_text() if self._counters.is_file() else ""
+        found = re.search(r"^oom_kill (\d+)", text, re.MULTILINE)
+        return int(found[1]) if found else 0

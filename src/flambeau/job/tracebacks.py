@@ -1,0 +1,87 @@
+"""Exceptions of a role as people read them."""
+
+import errno
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import flambeau
+from flambeau.errors import FlambeauError
+
+_OURS = Path(flambeau.__file__).parent
+_LIBRARIES = tuple(
+    Path(path)
+    for name, path in sysconfig.get_paths().items()
+    if name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_REASONS = {
+    errno.ENOSPC: "no space is left on the disk; free some, or use another disk",
+    errno.EDQUOT: "the disk quota is used up; free some space, or use another disk",
+    errno.EROFS: "the file system is read-only; use another disk",
+    errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
+    errno.ENOMEM: "out of memory; use fewer workers, a smaller batch_size or a larger machine",
+}
+# How torch and other libraries say, in words of their own, what has no error number there.
+_PHRASES = {
+    "No space left on device": errno.ENOSPC,
+    "can't allocate memory": errno.ENOMEM,
+    "CUDA out of memory": errno.ENOMEM,
+}
+
+
+def recognised(error: BaseException) -> str | None:
+    """Return what happened and what to do, for causes that need no traceback; else None."""
+    if isinstance(error, FlambeauError):
+        return str(error)
+    for cause in _chain(error):
+        number = _error_number(cause)
+        if number in _REASONS:
+            name = getattr(cause, "filename", None)
+            return f"{name}: {_REASONS[number]}" if name else _REASONS[number]
+    return None
+
+
+def _error_number(error: BaseException) -> int | None:
+    if isinstance(error, MemoryError):
+        return errno.ENOMEM
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    text = str(error)
+    return next((number for phrase, number in _PHRASES.items() if phrase in text), None)
+
+
+def whole_traceback(error: BaseException) -> str:
+    """Return the text that Python would print."""
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
+def users_traceback(error: BaseException) -> str:
+    """Return the traceback without Flambeau's own frames; with all if no user's is left."""
+    report = traceback.TracebackException.from_exception(error)
+    for part in _parts(report):
+        part.stack = traceback.StackSummary.from_list(
+            [frame for frame in part.stack if not Path(frame.filename).is_relative_to(_OURS)]
+        )
+    users = any(_is_users(frame.filename) for part in _parts(report) for frame in part.stack)
+    return "".join(report.format()).rstrip() if users else whole_traceback(error)
+
+
+def _is_users(filename: str) -> bool:
+    path = Path(filename)
+    frozen = filename.startswith("<frozen ")
+    return not frozen and not any(path.is_relative_to(library) for library in _LIBRARIES)
+
+
+def _parts(
+    report: traceback.TracebackException | None,
+) -> Iterator[traceback.TracebackException]:
+    while report is not None:
+        yield report
+        report = report.__cause__ or (None if report.__suppress_context__ else report.__context__)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
