@@ -58,7 +58,7 @@ def of_exception(message: RoleFailed) -> Failure:
     return Failure(message.spec, cause, text, message.traceback, message.error)
 
 
-def of_exit(spec: RoleSpec, code: int, *, out_of_memory: bool = False) -> Failure:
+def of_exit(spec: RoleSpec, code: int, out_of_memory: bool = False) -> Failure:
     """The failure of a process that ended without a word."""
     if code < 0:
         hint = ": the machine or its container is out of memory" if out_of_memory else ""

@@ -113,8 +113,6 @@ class Shutdown(_Message, frozen=True):
 
 
 class RoleExited(_Message, frozen=True):
-    """A process ended. `out_of_memory`: the kernel has killed one for want of memory."""
-
     spec: RoleSpec
     code: int
     out_of_memory: bool = False
@@ -177,11 +175,7 @@ class Report(_Message, frozen=True):
 
 
 class RoleFailed(_Message, frozen=True):
-    """An exception ended the role. `lost_peer`: it only saw that another one was gone.
-
-    `traceback` is for the user: without Flambeau's frames, and empty for causes that `message`
-    explains.
-    """
+    """An exception ended the role; an empty `traceback`: `message` explains it to the user."""
 
     spec: RoleSpec
     error: str

@@ -145,13 +145,8 @@ class Controller(Stage):
         elif isinstance(message, Report):
             self._report(peer, message)
         elif isinstance(message, RoleFailed):
-            self._tell_of(
-                message.spec,
-                "exception",
-                error=message.error,
-                text=message.message,
-                traceback=message.whole_traceback,
-            )
+            told = {"error": message.error, "text": message.message}
+            self._tell_of(message.spec, "exception", **told, traceback=message.whole_traceback)
             self._failed(failures.of_exception(message))
         elif isinstance(message, RoleDone):
             self._done(message)
@@ -221,8 +216,7 @@ class Controller(Stage):
             # Its agent's word can be heard before its own, which come another way.
             self._last_words[message.spec] = time.monotonic() + SETTLE_SECONDS
         else:
-            lacking = message.out_of_memory
-            self._failed(failures.of_exit(message.spec, message.code, out_of_memory=lacking))
+            self._failed(failures.of_exit(message.spec, message.code, message.out_of_memory))
 
     def _failed(self, failure: Failure) -> None:
         if self._phase not in (Phase.RUNNING, Phase.SETTLING):
