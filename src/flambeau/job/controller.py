@@ -350,17 +350,17 @@ class Controller(Stage):
         if not self._failures or self._signals.count:
             self._phase = Phase.OVER
             return
-        cause = failures.root_cause(self._failures)
-        if cause.cause is not failures.Cause.USER_ERROR:
-            self._tell_of(cause.spec, "worker_lost", reason=cause.message, cause=cause.cause.label)
-        verdict = failures.decide(cause, self._outcome.restarts, self._recovery.max_restarts)
+        root = failures.root_cause(self._failures)
+        if root.cause is not failures.Cause.USER_ERROR:
+            self._tell_of(root.spec, "worker_lost", reason=root.message, cause=root.cause.label)
+        verdict = failures.decide(root, self._outcome.restarts, self._recovery.max_restarts)
         if verdict is Verdict.FAIL:
-            self._outcome.failure = cause
+            self._outcome.failure = root
             self._phase = Phase.OVER
             return
         self._generation += 1
         self._outcome.restarts += 1
-        self.emit("restart", generation=self._generation, reason=cause.message)
+        self.emit("restart", generation=self._generation, reason=root.message)
         self._start_generation()
 
     def _shutdown(self) -> None:
