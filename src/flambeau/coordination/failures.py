@@ -58,6 +58,12 @@ def of_exception(message: RoleFailed) -> Failure:
     return Failure(message.spec, cause, text, message.traceback, message.error)
 
 
+def exception_fields(message: RoleFailed) -> dict[str, str]:
+    """Return the fields of the event `exception`."""
+    whole = message.whole_traceback
+    return {"error": message.error, "text": message.message, "traceback": whole}
+
+
 def of_exit(spec: RoleSpec, code: int, out_of_memory: bool = False) -> Failure:
     """The failure of a process that ended without a word."""
     if code < 0:

@@ -145,8 +145,7 @@ class Controller(Stage):
         elif isinstance(message, Report):
             self._report(peer, message)
         elif isinstance(message, RoleFailed):
-            told = {"error": message.error, "text": message.message}
-            self._tell_of(message.spec, "exception", **told, traceback=message.whole_traceback)
+            self._tell_of(message.spec, "exception", **failures.exception_fields(message))
             self._failed(failures.of_exception(message))
         elif isinstance(message, RoleDone):
             self._done(message)
