@@ -19,7 +19,7 @@ import zmq
 from flambeau.checkpoint.manifest import FileEntry, Manifest, TableEntry
 from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.tables import TableSpec
-from flambeau.coordination.protocol import AskSum, Commit
+from flambeau.coordination.round_messages import AskSum, Commit
 from flambeau.messaging import Server, new_secret
 from flambeau.parameter_server.channel import Access, Channel
 from flambeau.parameter_server.client import ServerClient

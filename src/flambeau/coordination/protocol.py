@@ -33,6 +33,7 @@ from flambeau.coordination.file_messages import (
     WantFiles,
 )
 from flambeau.coordination.rendezvous import StoreReply, StoreRequest
+from flambeau.coordination.round_messages import AskSum, Commit, Staged, Summed
 from flambeau.coordination.tasks import Task
 from flambeau.messaging import Codec
 
@@ -198,47 +199,6 @@ class ShardJoined(_Message, frozen=True):
     """The connection of a shard on which rounds are decided."""
 
     spec: RoleSpec
-
-
-class Staged(_Message, frozen=True):
-    """A shard holds a worker's gradient of a round, made of `rows` of the `planned` rows."""
-
-    shard: int
-    generation: int
-    round: int
-    worker: int
-    rows: int
-    planned: int
-    finite: bool
-
-
-class Summed(_Message, frozen=True):
-    """The squared norm of a shard's part of the members' gradient."""
-
-    shard: int
-    generation: int
-    round: int
-    squares: float
-
-
-class AskSum(_Message, frozen=True):
-    round: int
-    members: list[int]
-
-
-class Commit(_Message, frozen=True):
-    """Apply the members' gradients times `scale` (or drop them all), and begin the next round.
-
-    With `stop` it was the last one: the workers save and end. `dropped` counts the rows of this
-    generation whose gradients were not applied.
-    """
-
-    round: int
-    members: list[int]
-    scale: float
-    apply: bool
-    stop: bool
-    dropped: int
 
 
 class WantStop(_Message, frozen=True):

@@ -12,18 +12,15 @@ from flambeau.config.strategies import Hybrid, ParameterServer
 from flambeau.coordination import rounds
 from flambeau.coordination.consistency import Synchronous
 from flambeau.coordination.protocol import (
-    AskSum,
-    Commit,
     Messages,
     Report,
     Role,
     RoleSpec,
     ShardJoined,
-    Staged,
     Stop,
-    Summed,
     WantStop,
 )
+from flambeau.coordination.round_messages import AskSum, Commit, Staged, Summed
 from flambeau.coordination.rounds import Rounds
 
 PROGRESS_SECONDS = 0.5

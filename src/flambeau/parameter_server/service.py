@@ -10,7 +10,7 @@ from typing import Any, final
 import zmq
 
 from flambeau.config.tables import TableSpec
-from flambeau.coordination.protocol import AskSum, Commit, Staged, Summed
+from flambeau.coordination.round_messages import AskSum, Commit, Staged, Summed
 from flambeau.errors import CheckpointError, FlambeauError, ProtocolError
 from flambeau.messaging import Envelope, Server
 from flambeau.parameter_server import requests

@@ -4,18 +4,8 @@ import pytest
 from fake_stage import FakeStage, job_settings, spec
 
 from flambeau.config import Hybrid, ParameterServer
-from flambeau.coordination.protocol import (
-    AskSum,
-    Commit,
-    Report,
-    Role,
-    RoleSpec,
-    ShardJoined,
-    Staged,
-    Stop,
-    Summed,
-    WantStop,
-)
+from flambeau.coordination.protocol import Report, Role, RoleSpec, ShardJoined, Stop, WantStop
+from flambeau.coordination.round_messages import AskSum, Commit, Staged, Summed
 from flambeau.job.conducting import PROGRESS_SECONDS, AmongThemselves, InRounds
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.tables import TableSpec
-from flambeau.coordination.protocol import AskSum, Staged, Summed
+from flambeau.coordination.round_messages import AskSum, Staged, Summed
 from flambeau.embeddings.backend import TableGradient
 from flambeau.parameter_server.client import PendingPush, ServerClient, Update
 from flambeau.parameter_server.protocol import Key
