@@ -16,14 +16,8 @@ from flambeau.config import JobSettings
 from flambeau.config.strategies import Hybrid, ParameterServer
 from flambeau.coordination.link import Link
 from flambeau.coordination.protocol import CODEC as COORDINATION
-from flambeau.coordination.protocol import (
-    AskSum,
-    Commit,
-    Messages,
-    Restore,
-    ServerReady,
-    ShardJoined,
-)
+from flambeau.coordination.protocol import Messages, Restore, ServerReady, ShardJoined
+from flambeau.coordination.round_messages import AskSum, Commit
 from flambeau.errors import RequestTimeoutError
 from flambeau.job import import_folders
 from flambeau.job.table_optimizer import table_optimizer
