@@ -6,10 +6,9 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-import flambeau
 from flambeau.errors import FlambeauError
 
-_OURS = Path(flambeau.__file__).parent
+_OURS = Path(__file__).parents[1]
 _LIBRARIES = tuple(
     Path(path)
     for name, path in sysconfig.get_paths().items()
