@@ -5,6 +5,7 @@
     │   ├── ConfigError              a setting: which one, its value, what would be right
     │   ├── DataError                a file, a column, a row
     │   ├── ModelError               the model, its loss or its optimizer do not fit together
+    │   │   └── NotATensorError (AttributeError)    bags of ids, used as a tensor
     │   ├── RunDirectoryError        a run directory that cannot be used as asked
     │   └── MissingDependencyError   something to install, and how
     ├── JobFailedError (RuntimeError)    a job that ended without a result
@@ -37,6 +38,10 @@ class DataError(UserError):
 
 class ModelError(UserError):
     """A model, loss, step or optimizer that does not fit the rest of the job."""
+
+
+class NotATensorError(ModelError, AttributeError):
+    """A column of bags that was used as a tensor."""
 
 
 class RunDirectoryError(UserError):

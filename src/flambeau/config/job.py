@@ -1,6 +1,7 @@
 """A whole job: what was asked, complete, and as plain values."""
 
 import re
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
@@ -88,10 +89,12 @@ class Binding(Settings):
     crosses: dict[str, tuple[str, ...]] = {}
     fill: Number | dict[str, Number] | None = None
 
-    @property
-    def nullable(self) -> frozenset[str]:
-        """Columns of arrays that may hold NaN."""
-        return self.maskable.union(self.fill if isinstance(self.fill, dict) else ())
+    def nullable(self, columns: Iterable[str], labels: Collection[str]) -> frozenset[str]:
+        """Those columns of arrays that may hold NaN; `labels` are known by their position."""
+        if isinstance(self.fill, float):
+            inputs = set(columns).difference(labels, self.labels, (self.weight or "",))
+            return self.maskable.union(inputs)
+        return self.maskable.union(self.fill or ())
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def to_columns(
 def holds_text(schema: pa.Schema, name: str) -> bool:
     """Whether a column that may be there is one of texts."""
     kind = schema.field(name).type if name in schema.names else pa.null()
-    return _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 class _MissingError(ValueError):
@@ -67,17 +67,17 @@ def _hashed(column: pa.Array, salt: str) -> pa.Array:
     """The column with ids in the place of texts."""
     kind = column.type
     items = kind.value_type if _is_list(kind) or pa.types.is_dictionary(kind) else kind
-    if not _is_text(items) and not pa.types.is_dictionary(items):
+    if not is_text(items) and not pa.types.is_dictionary(items):
         return column
     from flambeau.data.text_hash import hash_texts  # loads Numba, which few need
 
-    if pa.types.is_dictionary(kind) and _is_text(kind.value_type):
+    if pa.types.is_dictionary(kind) and is_text(kind.value_type):
         ids = pa.array(hash_texts(column.dictionary, salt))
         return ids.take(column.indices)
-    if _is_text(kind):
+    if is_text(kind):
         missing = column.is_null().to_numpy(zero_copy_only=False)
         return pa.array(hash_texts(column, salt), mask=missing)
-    if _is_list(kind) and (_is_text(kind.value_type) or pa.types.is_dictionary(kind.value_type)):
+    if _is_list(kind) and (is_text(kind.value_type) or pa.types.is_dictionary(kind.value_type)):
         bags = column.cast(pa.large_list(kind.value_type))
         present = pc.fill_null(pc.list_value_length(bags), 0)
         return _lists(_hashed(bags.flatten(), salt), present)
@@ -208,7 +208,8 @@ def _as_float(column: pa.Array) -> pa.Array:
     return column.cast(pa.float64(), safe=False)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds texts, or bytes."""
     types = pa.types
     return bool(
         types.is_string(kind)

@@ -1,7 +1,7 @@
 """How columns meet the model: one rule, the same in training, evaluation and prediction."""
 
-import inspect
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -19,11 +19,10 @@ from flambeau.data.batch import Batch, Column
 from flambeau.data.filling import Filling
 from flambeau.data.jagged import Jagged
 from flambeau.data.label_map import map_labels
+from flambeau.data.matching import STACKED, match, quoted
 from flambeau.data.parameters import batch_parameter, parameters_of, takes_bags
-from flambeau.data.stacking import stack
+from flambeau.data.stacking import stack, text_among_numbers
 from flambeau.errors import DataError, ModelError
-
-STACKED = "inputs"
 
 Label = Tensor | dict[str, Tensor] | None
 GroupColumn = Tensor | np.ndarray[Any, Any]
@@ -55,12 +54,14 @@ class Binder:
         whole_batch: bool = False,
     ) -> None:
         self._settings = settings
-        self._dtype = dtype
+        self.dtype = dtype
         self._shape = shape
         parameters = parameters_of(forward)
         self._batch_parameter = batch_parameter(parameters)
         self._parameters = tuple(parameters)
-        self._positional, self._named = self._bind(parameters)
+        self._positional, self._named = match(
+            settings.inputs, shape.columns, shape.positional, parameters
+        )
         self._label = self._label_columns()
         read = [name for name in self._used() if name not in settings.crosses]
         read += [name for members in settings.crosses.values() for name in members]
@@ -68,6 +69,8 @@ class Binder:
             self._check(name)
         self.stacks = self._stacks()
         wants_all = whole_batch or self._batch_parameter is not None
+        #: What `forward` gets: columns, and stacks by their names.
+        self.inputs = (*self._positional, *self._named.values())
         #: The columns to read: those that are used, or all.
         self.columns = shape.columns if wants_all else tuple(dict.fromkeys(read))
         self._nullable = frozenset(self.label_columns())
@@ -83,6 +86,26 @@ class Binder:
         self._numbers: frozenset[str] = frozenset()
         fillable = set(self.columns) - self._nullable if wants_all else self._salts.keys()
         self._filling = Filling(settings.fill, fillable, self.stacks.values())
+
+    @property
+    def numbers(self) -> frozenset[str]:
+        """The columns of integers that the model takes as numbers."""
+        return self._numbers
+
+    def with_numbers(self, inputs: Collection[str]) -> "Binder":
+        """The same binding for a model that takes these inputs as floating-point numbers."""
+        numbers = [column for name in inputs for column in self.stacks.get(name, (name,))]
+        for name in numbers:
+            if name in self._settings.crosses:
+                raise DataError(
+                    f"column '{name}' of crosses= holds ids, and the model takes numbers"
+                )
+            if name in self._hashed:
+                raise DataError(f"{text_among_numbers(name)}: the model takes no other")
+        changed = copy.copy(self)
+        changed._numbers = self._numbers.union(numbers)
+        changed._filling = self._filling.with_numbers(changed._numbers)
+        return changed
 
     def read(self, records: pa.RecordBatch) -> Batch:
         """Rows as they come from files, assembled."""
@@ -110,7 +133,7 @@ class Binder:
             columns[name] = crossing.cross(name, [columns[member] for member in members])
         for name, members in self.stacks.items():
             named = {member: _ids_or_numbers(columns, member) for member in members}
-            columns[name] = stack(named, self._hashed, self._dtype)
+            columns[name] = stack(named, self._hashed, self.dtype)
         for name in self._single_inputs():
             columns[name] = self._convert(_ids_or_numbers(columns, name))
         if self.columns != self._shape.columns:
@@ -125,8 +148,10 @@ class Binder:
 
     def arguments(self, batch: Batch) -> tuple[list[Any], dict[str, Any]]:
         """Positional and named arguments for `forward`."""
-        positional: list[Any] = [batch[column] for column in self._positional]
-        named: dict[str, Any] = {name: batch[column] for name, column in self._named.items()}
+        positional: list[Any] = [self._argument(batch, column) for column in self._positional]
+        named: dict[str, Any] = {
+            name: self._argument(batch, column) for name, column in self._named.items()
+        }
         if self._batch_parameter is None:
             return positional, named
         place = self._parameters.index(self._batch_parameter)
@@ -177,63 +202,6 @@ class Binder:
         """The label's columns; these may hold nulls, which mask a row for that task."""
         return label_columns(self._label)
 
-    def _bind(
-        self, parameters: Mapping[str, inspect.Parameter]
-    ) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Positional columns and `{parameter: column}`."""
-        inputs = self._settings.inputs
-        if isinstance(inputs, dict):
-            return (), self._bind_given(inputs, parameters)
-        if inputs is not None:
-            return (STACKED,), {}
-        if self._shape.positional:
-            return self._bind_by_position(parameters), {}
-        return (), self._bind_by_name(parameters)
-
-    def _bind_given(
-        self, inputs: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]
-    ) -> dict[str, str]:
-        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        unknown = [name for name in inputs if name not in parameters and not takes_any]
-        if unknown:
-            raise ModelError(
-                f"inputs= names {_quoted(unknown)}, but forward() has {_quoted(parameters)}"
-            )
-        return {
-            name: name if not isinstance(columns, str) else columns
-            for name, columns in inputs.items()
-        }
-
-    def _bind_by_position(self, parameters: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
-        columns = self._shape.positional
-        takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
-        room = [name for name in parameters if name != self._batch_parameter]
-        required = [
-            name
-            for name in room
-            if parameters[name].default is inspect.Parameter.empty
-            and parameters[name].kind not in _VARIADIC
-        ]
-        if self._batch_parameter is not None and not room:
-            return ()
-        if not takes_any and not len(required) <= len(columns) <= len(room):
-            raise ModelError(
-                f"the data has {len(columns)} input column(s) ({_quoted(columns)}), but forward() "
-                f"takes {_quoted(room)}; name them with inputs={{parameter: column}}"
-            )
-        return columns
-
-    def _bind_by_name(self, parameters: Mapping[str, inspect.Parameter]) -> dict[str, str]:
-        bound = {name: name for name in parameters if name in self._shape.columns}
-        for name, parameter in parameters.items():
-            optional = parameter.default is not parameter.empty or parameter.kind in _VARIADIC
-            if name not in bound and not optional and name != self._batch_parameter:
-                raise ModelError(
-                    f"forward() needs '{name}', and no column has that name; the data has "
-                    f"{_quoted(self._shape.columns)}. Use inputs={{'{name}': column}}"
-                )
-        return bound
-
     def _label_columns(self) -> LabelSetting:
         if self._settings.label is not None or not self._shape.labels:
             return self._settings.label
@@ -248,13 +216,20 @@ class Binder:
         stacks = {name: columns for name, columns in named.items() if not isinstance(columns, str)}
         clash = set(stacks) & (self._other_uses() | set(self._single_inputs()))
         if clash:
-            raise ModelError(f"{_quoted(clash)} is both a column in use and a stacked input")
+            raise ModelError(f"{quoted(clash)} is both a column in use and a stacked input")
         return stacks
 
     def _arguments(self) -> list[tuple[str, str]]:
         """The parameters of `forward` with their columns, which go by both names."""
         places = [name for name in self._parameters if name != self._batch_parameter]
         return [*zip(places, self._positional, strict=False), *self._named.items()]
+
+    def _argument(self, batch: Batch, column: str) -> Column:
+        """A column of the batch; bags with their columns' names, for messages."""
+        found = batch[column]
+        if isinstance(found, Jagged):
+            return replace(found, names=self.stacks.get(column, (column,)))
+        return found
 
     def _single_inputs(self) -> list[str]:
         inputs = self._settings.inputs
@@ -287,7 +262,7 @@ class Binder:
             close = close_to(name, self._shape.columns)
             hint = f"did you mean '{close}'? The" if close else "the"
             raise DataError(
-                f"there is no column '{name}'; {hint} data has {_quoted(self._shape.columns)}"
+                f"there is no column '{name}'; {hint} data has {quoted(self._shape.columns)}"
             )
 
     def _input_salts(self) -> dict[str, str]:
@@ -326,7 +301,7 @@ class Binder:
             if not isinstance(column, Tensor) or column.is_floating_point():
                 continue
             if name in self._numbers or (name in numbers and column.dtype == torch.uint64):
-                plain = column.to(self._dtype)
+                plain = column.to(self.dtype)
             elif column.dtype == torch.uint64:
                 plain = column.view(torch.int64)
             else:
@@ -339,11 +314,8 @@ class Binder:
         if isinstance(value, Jagged):
             if value.values is None:
                 return value
-            return replace(value, values=value.values.to(self._dtype))
-        return value.to(self._dtype) if value.is_floating_point() else value
-
-
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+            return replace(value, values=value.values.to(self.dtype))
+        return value.to(self.dtype) if value.is_floating_point() else value
 
 
 def _ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged:
@@ -382,7 +354,3 @@ def _tensor(batch: Batch, name: str) -> Tensor:
 def _key(name: str) -> str:
     """Under which name a column is kept as it is in the data, where the model sees it otherwise."""
     return f"key:{name}"
-
-
-def _quoted(names: Any) -> str:
-    return ", ".join(f"'{name}'" for name in names)

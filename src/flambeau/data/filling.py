@@ -1,9 +1,11 @@
 """Numbers in the place of those that are missing."""
 
+import copy
 from collections.abc import Collection, Iterable, Mapping
 from typing import final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from flambeau.config.settings import nearest
@@ -18,7 +20,8 @@ class Filling:
     """What stands for missing numbers in `columns`: one number for all, or some by name.
 
     A column that is named holds numbers, also if they are integers. One number for all is for
-    floating-point columns, and for integers that are in one of `stacks` with such.
+    floating-point columns, for integers that are in one of `stacks` with such, and for `numbers`:
+    integers that the model takes as numbers, of which none may be missing without it.
     """
 
     def __init__(
@@ -31,9 +34,17 @@ class Filling:
         self._named = bool(named)
         self._fill = dict.fromkeys(columns, fill) if isinstance(fill, float) else named
         self._stacks = tuple(stacks)
+        self._numbers: frozenset[str] = frozenset()
+
+    def with_numbers(self, numbers: frozenset[str]) -> "Filling":
+        """The same for a model that takes these columns as numbers."""
+        changed = copy.copy(self)
+        changed._numbers = numbers
+        return changed
 
     def in_records(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """The records with integers that may be missing as floating-point numbers, filled."""
+        self._require_numbers(records)
         for name in self._integers(records.schema):
             numbers = records.column(name).cast(pa.float64(), safe=False)
             place = records.schema.get_field_index(name)
@@ -47,9 +58,20 @@ class Filling:
             if isinstance(column, torch.Tensor) and column.is_floating_point():
                 columns[name] = column.nan_to_num(value, torch.inf, -torch.inf)
 
+    def _require_numbers(self, records: pa.RecordBatch) -> None:
+        for name in self._numbers.difference(self._fill).intersection(records.schema.names):
+            column = records.column(name)
+            if column.null_count and pa.types.is_integer(column.type):
+                row = pc.index(column.is_null(), True).as_py()
+                raise DataError(
+                    f"column '{name}' has no value in row {row} of the batch, and the model takes "
+                    f"it as numbers: fill={{'{name}': 0.0}} puts one there (fill=0.0 in all "
+                    "columns)"
+                )
+
     def _integers(self, schema: pa.Schema) -> set[str]:
         names = set(self._fill) if self._named else self._beside_floats(schema)
-        found = names.intersection(schema.names)
+        found = (names | self._numbers.intersection(self._fill)).intersection(schema.names)
         return {name for name in found if pa.types.is_integer(schema.field(name).type)}
 
     def _beside_floats(self, schema: pa.Schema) -> set[str]:

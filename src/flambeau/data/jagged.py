@@ -1,5 +1,6 @@
 """Columns of bags: any number of ids in each row."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, final
@@ -7,7 +8,7 @@ from typing import Any, NoReturn, final
 import torch
 from torch import Tensor
 
-from flambeau.errors import DataError, ModelError
+from flambeau.errors import DataError, ModelError, NotATensorError
 
 
 @final
@@ -17,7 +18,8 @@ class Jagged:
 
     `ids` (int64 [n]) are those of all bags; `offsets` (int64 [rows * width + 1]) say where each bag
     begins, and the last one ends. `values` [n] weigh the ids, `fields` (int64 [n]) say where they
-    come from; either may be None. A bag may be empty: that is what a missing id is.
+    come from; either may be None. A bag may be empty: that is what a missing id is. `names` are the
+    columns of the bags in a row, for messages.
 
     It goes to `SparseEmbedding` as it is. torch's own functions do not take it; `dense`, `each` and
     `by_field` give it another form.
@@ -28,6 +30,7 @@ class Jagged:
     values: Tensor | None = None
     fields: Tensor | None = None
     width: int = 1
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         assert self.ids.dtype is torch.int64
@@ -118,13 +121,33 @@ class Jagged:
         fields = None if self.fields is None else change(self.fields)
         return Jagged(change(self.ids), offsets, values, fields, self.width)
 
-    @classmethod
-    def __torch_function__(cls, function: Any, kinds: Any, *_: Any, **__: Any) -> NoReturn:
-        name = getattr(function, "__name__", "this function")
-        raise ModelError(
-            f"torch's {name} was given a jagged column (ids of which a row may have several, or "
-            "none): pass it to a SparseEmbedding, or fill in what is missing in the data"
+    def _refusal(self, what: str) -> str:
+        """Why torch does not take these bags, with the columns in which they are not one id."""
+        wrong: list[int] = (self.lengths != 1).nonzero().flatten().tolist() if self.names else []
+        # Other rows of the block that was read may be the reason.
+        columns = sorted({self.names[bag % self.width] for bag in wrong} or self.names)
+        shown = ", ".join(f"'{name}'" for name in columns) or "a jagged column"
+        hint = next(iter(columns), "column")
+        return (
+            f"{what} was given {shown}, of which a row may have several ids, or none: pass it to a "
+            f"SparseEmbedding, fill in what is missing in the data, or, if these are numbers and "
+            f"no ids, with fill={{'{hint}': 0.0}}"
         )
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, kinds: Any, arguments: Any = (), named: Any = None
+    ) -> NoReturn:
+        name = getattr(function, "__name__", "this function")
+        nested = [[each] if not isinstance(each, list | tuple) else each for each in arguments]
+        given = [*itertools.chain.from_iterable(nested), *(named or {}).values()]
+        jagged = next(each for each in given if isinstance(each, Jagged))
+        raise ModelError(jagged._refusal(f"torch's {name}"))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if hasattr(Tensor, name) and not name.startswith("_"):
+            raise NotATensorError(self._refusal(f"Tensor.{name}"))
+        raise AttributeError(f"Jagged has no attribute {name!r}")
 
 
 def from_lists(

@@ -10,6 +10,14 @@ from flambeau.data.jagged import Jagged
 from flambeau.errors import DataError
 
 
+def text_among_numbers(name: str) -> str:
+    """What is wrong with a column of texts among numbers, and how the texts are found."""
+    return (
+        f"column '{name}' holds text, which becomes ids, but numbers are needed (if only some "
+        f"values are text, correct them; in a CSV file types={{'{name}': 'float64'}} finds them)"
+    )
+
+
 def stack(
     named: Mapping[str, Tensor | Jagged], texts: Collection[str], dtype: torch.dtype
 ) -> Tensor | Jagged:
@@ -45,6 +53,6 @@ def _refuse_ids(named: Mapping[str, Tensor | Jagged], texts: Collection[str]) ->
             )
         if name in texts:
             raise DataError(
-                f"column '{name}' holds text, which becomes ids, and cannot be stacked with "
-                "numbers: make it an input of its own, or leave it out of inputs="
+                f"{text_among_numbers(name)}: it is stacked with numbers; make it an input of its "
+                "own, or leave it out of inputs="
             )

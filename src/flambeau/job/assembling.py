@@ -90,7 +90,7 @@ class Assembly:
         binder = opening.make_binder(settings, model, source, whole_batch=whole)
         if settings.step is None and self.loss is not None:
             look = opening.image_transform(settings.images, source, train=False, seed=0)
-            rehearse(model, source, binder, self.loss, look)
+            binder = rehearse(model, source, binder, self.loss, look)
         return binder
 
     def optimizers(self, model: nn.Module) -> Optimizers:
@@ -183,12 +183,12 @@ class Assembly:
         source = self._open(settings.valid)
         whole = opening.wants_whole_batch(settings)
         binder = opening.make_binder(settings, model, source, whole_batch=whole)
-        place = Place(where.group.rank, where.group.size)
-        loader = opening.make_loader(source, settings, binder, place, train=False)
         MetricSet(settings.metrics, self.loss, exact_rows)  # unknown names are found now
         if self.loss is not None:
             look = opening.image_transform(settings.images, source, train=False, seed=0)
-            rehearse(model, source, binder, self.loss, look, "valid")
+            binder = rehearse(model, source, binder, self.loss, look, "valid")
+        place = Place(where.group.rank, where.group.size)
+        loader = opening.make_loader(source, settings, binder, place, train=False)
 
         def run() -> Scores:
             metrics = MetricSet(settings.metrics, self.loss, exact_rows)
@@ -267,7 +267,7 @@ class Assembly:
         if isinstance(data, SpooledData):
             source: Source = opening.open_spooled(data, self.where.payload)
         else:
-            source = opening.open_data(data, self.load_code, self.settings.binding.nullable)
+            source = opening.open_data(data, self.load_code, self.settings.binding)
         self._opened.append(source)
         for text in source.warnings if isinstance(source, StreamedSource) else ():
             self.where.warn(text)

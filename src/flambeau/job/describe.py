@@ -11,6 +11,7 @@ from typing import Any, Self
 from flambeau.checkpoint.user_code import Packer
 from flambeau.config import (
     ArrayData,
+    Binding,
     CodeRef,
     DataRef,
     DatasetData,
@@ -95,31 +96,26 @@ class Description:
             for index, callback in enumerate(callbacks)
         )
 
-    def data(
-        self,
-        data: Any,
-        name: str,
-        missing: frozenset[str] = frozenset(),
-        labels: Sequence[str] = (),
-    ) -> DataRef | None:
-        """Files, arrays, a Dataset, or a function; columns in `missing` may hold NaN.
+    def data(self, data: Any, name: str, binding: Binding | None = None) -> DataRef | None:
+        """Files, arrays, a Dataset, or a function; the binding says where arrays may hold NaN.
 
-        The `labels` of frames are looked for at once: frames meet in one, where they are empty.
+        The labels of frames are looked for at once: frames meet in one, where they are empty.
         """
+        binding = binding or Binding()
         if data is None or isinstance(data, FileData | ArrayData | DatasetData | LoaderData):
             return data
         refuse_data_loader(data, name)
         if is_paths(data):
             return as_files(data)
         if is_spark_frame(data):
-            for column in labels:
+            for column in binding.labels:
                 if column not in data.columns:
                     hint = nearest(column, data.columns)
                     raise DataError(f"{name}= has no column '{column}', which is a label; {hint}")
             self.frames[name] = data
             return SpooledData(name=name, columns=tuple(data.columns))
         if is_arrays(data):
-            return self._arrays(data, missing)
+            return self._arrays(data, binding)
         if hasattr(data, "__getitem__") or hasattr(data, "__iter__"):
             return DatasetData(code=self.packer.add(data, name))
         if callable(data):
@@ -129,11 +125,11 @@ class Description:
             "a Dataset, or a function"
         )
 
-    def _arrays(self, data: Any, missing: frozenset[str]) -> ArrayData:
+    def _arrays(self, data: Any, binding: Binding) -> ArrayData:
         from flambeau.data.sources.spooling import array_columns, spool
 
         columns, inputs, labels = array_columns(data)
-        refs, descriptors = spool(columns, self.directory, missing)
+        refs, descriptors = spool(columns, self.directory, binding.nullable(columns, labels))
         self.fds += descriptors
         return ArrayData(columns=refs, inputs=inputs, labels=labels)
 

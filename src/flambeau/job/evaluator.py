@@ -49,7 +49,7 @@ class Follower:
         load_code = opening.code_loader(run)
         self._model = opening.build_job_model(settings, load_code)
         assert settings.valid is not None
-        self._source = opening.open_data(settings.valid, load_code, settings.binding.nullable)
+        self._source = opening.open_data(settings.valid, load_code, settings.binding)
         self._best = Best(settings.checkpoints.best, settings.checkpoints.mode)
         self._done = self._evaluated_before() if own else set()
         self._held: dict[Path, contextlib.ExitStack] = {}

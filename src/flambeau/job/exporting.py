@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import nn
 
 from flambeau.checkpoint import RunDirectory, lease, parse_reference, resolve
 from flambeau.checkpoint.manifest import MANIFEST
 from flambeau.config import ArrayData, Images, JobSettings
-from flambeau.data import IndexedSource, Source, StreamedSource
+from flambeau.data import IndexedSource, IterableSource, Source, StreamedSource
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
+from flambeau.data.blank_rows import blank_rows
 from flambeau.data.jagged import Jagged
 from flambeau.data.loader import in_order
 from flambeau.embeddings.attach import has_tables
@@ -34,6 +36,8 @@ from flambeau.inference.export_graph import EXAMPLE_ROWS
 from flambeau.inference.exported_tables import ExportedTable
 from flambeau.inference.given_rows import kind_of
 from flambeau.job import opening
+from flambeau.job.number_inputs import suited
+from flambeau.job.rehearsal import runner
 from flambeau.job.using import load_model, loss_names, open_given
 from flambeau.models.ctr.in_batch import score_pairs_only
 from flambeau.tables.initializers import default_row
@@ -195,8 +199,11 @@ class _Example:
     def binder(self, settings: JobSettings, model: Any) -> Binder:
         """How the columns meet the model."""
         if self._source is not None:
-            return opening.make_binder(settings, model, self._source, whole_batch=False)
-        return Binder(settings.binding, model.forward, self.shape, opening.dtype_of(model))
+            binder = opening.make_binder(settings, model, self._source, whole_batch=False)
+        else:
+            dtype = opening.dtype_of(model)
+            binder = Binder(settings.binding, model.forward, self.shape, dtype)
+        return suited(runner(model, binder), binder, self._some_rows)
 
     def batch(self, binder: Binder) -> Batch:
         """The rows, assembled."""
@@ -207,8 +214,20 @@ class _Example:
             raise DataError("the data has no rows to take an example from")
         return found if self.transform is None else self.transform(found)
 
+    def _some_rows(self, binder: Binder) -> Batch | None:
+        """Rows that have the types of the data; those of files are blank, which need no reading."""
+        if isinstance(self._source, StreamedSource):
+            fields = [self._source.schema.field(name) for name in binder.columns]
+            return binder.read(blank_rows(pa.schema(fields), rows=2))
+        return None if isinstance(self._source, IterableSource) else self.batch(binder)
+
     def kinds(self, binder: Binder) -> dict[str, str]:
-        """What the columns hold: floats, integers or texts."""
+        """What the columns hold, as the model takes it: floats, integers or texts."""
+        found = self._kinds(binder)
+        floats = {name: found[name].replace("integers", "floats") for name in binder.numbers}
+        return {**found, **floats}
+
+    def _kinds(self, binder: Binder) -> dict[str, str]:
         if isinstance(self._source, StreamedSource):
             schema = self._source.schema
             return {name: kind_of(schema.field(name).type) for name in binder.columns}

@@ -15,6 +15,7 @@ from torch import nn
 from flambeau.checkpoint import RunDirectory, user_code
 from flambeau.config import (
     ArrayData,
+    Binding,
     CodeRef,
     DataRef,
     DatasetData,
@@ -145,7 +146,7 @@ def image_transform(
     return apply
 
 
-def open_data(data: DataRef, load_code: LoadCode, missing: frozenset[str] = frozenset()) -> Source:
+def open_data(data: DataRef, load_code: LoadCode, binding: Binding | None = None) -> Source:
     """The source that a setting names. A function may also give arrays, which are then mapped."""
     if isinstance(data, DatasetData):
         given = _called(data.code, load_code)
@@ -153,7 +154,7 @@ def open_data(data: DataRef, load_code: LoadCode, missing: frozenset[str] = froz
         if isinstance(given, partial):
             return LoaderSource(given)
         if isinstance(given, tuple | list | dict | np.ndarray | torch.Tensor):
-            return array_source(given, missing)
+            return array_source(given, binding)
         return open_source(data, lambda _: given)
     return open_source(data, load_code)
 
@@ -176,9 +177,10 @@ def _called(ref: CodeRef, load_code: LoadCode) -> Any:
     return partial(found, **ref.args)
 
 
-def array_source(given: Any, missing: frozenset[str] = frozenset()) -> ArraySource:
-    """Arrays of this process as a source; columns in `missing` may hold NaN."""
+def array_source(given: Any, binding: Binding | None = None) -> ArraySource:
+    """Arrays of this process as a source; the binding says which may hold NaN."""
     columns, inputs, labels = array_columns(given)
+    missing = (binding or Binding()).nullable(columns, labels)
     refs, descriptors = spool(columns, Path(tempfile.gettempdir()), missing)
     source = ArraySource(ArrayData(columns=refs, inputs=inputs, labels=labels))
     for descriptor in descriptors:

@@ -25,6 +25,7 @@ from flambeau.inference.writing import is_folder, write_predictions
 from flambeau.job import opening
 from flambeau.job.describe import as_files, is_paths
 from flambeau.job.predicting_processes import predict_in_processes
+from flambeau.job.rehearsal import suit
 from flambeau.job.using import load_model, loss_names, open_given
 from flambeau.kernels.cores import usable_cores
 
@@ -76,10 +77,10 @@ class Prediction:
         self.source = source
         self.size = batch_size or settings.evaluation.batch_size or settings.batch_size
         model = load_model(run, settings, which)
-        self.binder = _binder(settings, model, source)
         transform = opening.image_transform(
             settings.images, source, train=False, seed=settings.seed
         )
+        self.binder = suit(model, source, _binder(settings, model, source), transform)
         self.copied = copied_columns(settings, self.binder)
         self._scorer = Scorer(model, loss_names(settings), self.copied, transform)
 

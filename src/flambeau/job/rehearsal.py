@@ -1,8 +1,11 @@
 """A first look at model, data and loss together, before anything is trained."""
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +14,11 @@ from torch import Tensor, nn
 from flambeau.data import IndexedSource, IterableSource, Source
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
-from flambeau.data.loader import in_order
+from flambeau.data.jagged import Jagged
+from flambeau.data.loader import Transform, in_order
 from flambeau.data.sources.spooled import SpooledSource
-from flambeau.errors import DataError, ModelError
+from flambeau.errors import DataError, ModelError, UserError
+from flambeau.job.number_inputs import FAULTS, Run, find_numbers, suited
 from flambeau.training.losses import Loss
 
 ROWS = 2
@@ -25,44 +30,98 @@ def rehearse(
     source: Source,
     binder: Binder,
     loss: Loss,
-    transform: Callable[[Batch], Batch] | None,
+    transform: Transform | None,
     name: str = "train",
-) -> None:
-    """Run two rows through model and loss, without a trace; lazy modules get their shapes.
+) -> Binder:
+    """Run two rows through model and loss, without a trace; return the binder that suits the model.
 
-    Finds what does not fit before the first step. An iterator is left alone: it may not like to be
-    read twice.
+    Finds what does not fit before the first step, and integers that the model takes as numbers.
+    Lazy modules get their shapes. An iterator is left alone: it may not like to be read twice.
     """
     if isinstance(source, IterableSource):
-        return
-    batch = next(in_order(source, binder, ROWS), None)
+        return binder
+    first = partial(_first_rows, source, transform, _device(model))
+    batch = first(binder)
     if batch is None and isinstance(source, SpooledSource) and source.shards():
-        return  # all of it is with other workers
+        return binder  # all of it is with other workers
     if batch is None:
         raise DataError("the data has no rows")
-    output = _forward(model, binder, batch if transform is None else transform(batch), loss, name)
+
+    def run(batch: Batch) -> Tensor:
+        positional, named = binder.arguments(batch)
+        output: Tensor = model(*positional, **named)
+        loss(output, batch, binder.label(batch), binder.weight(batch))
+        return output
+
+    with _without_a_trace(model):
+        try:
+            output = run(batch)
+        except FAULTS as error:
+            numbers = find_numbers(run, binder, batch)
+            if numbers is None:
+                raise _explained(error, binder, batch, name) from error
+            binder = binder.with_numbers(numbers)
+            again = first(binder)
+            assert again is not None
+            output = run(again)
     if loss.name in ("cross_entropy", "nll") and isinstance(source, IndexedSource):
         _check_classes(source, binder, output, name)
+    return binder
 
 
-def _forward(model: nn.Module, binder: Binder, batch: Batch, loss: Loss, name: str) -> Tensor:
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    batch = batch.to(device)
-    positional, named = binder.arguments(batch)
+def suit(
+    model: Callable[..., Any], source: Source, binder: Binder, transform: Transform | None
+) -> Binder:
+    """The binder as training found that it suits the model, for one that is in use on the CPU."""
+    if isinstance(source, IterableSource):
+        return binder
+    return suited(runner(model, binder), binder, partial(_first_rows, source, transform, None))
+
+
+def runner(model: Callable[..., Any], binder: Binder) -> Run:
+    """What applies a model to a batch, without a trace."""
+
+    def run(batch: Batch) -> Any:
+        positional, named = binder.arguments(batch)
+        with torch.inference_mode(), torch.random.fork_rng(devices=[]):
+            return model(*positional, **named)
+
+    return run
+
+
+@contextmanager
+def _without_a_trace(model: nn.Module) -> Iterator[None]:
     training = model.training
     model.eval()
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            output: Tensor = model(*positional, **named)
-            loss(output, batch, binder.label(batch), binder.weight(batch))
-    except (RuntimeError, TypeError, IndexError) as error:
-        raise ModelError(
-            f"the model fails on the first rows of {name}=: {error} ({_where(error)}); its inputs "
-            f"are {_shapes(positional, named)}"
-        ) from error
+            yield
     finally:
         model.train(training)
-    return output
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+def _first_rows(
+    source: Source, transform: Transform | None, device: torch.device | None, binder: Binder
+) -> Batch | None:
+    batch = next(in_order(source, binder, ROWS), None)
+    if batch is None:
+        return None
+    batch = batch if transform is None else transform(batch)
+    return batch if device is None else batch.to(device)
+
+
+def _explained(error: Exception, binder: Binder, batch: Batch, name: str) -> Exception:
+    """What is wrong with the model, for errors that its own code raises on rows that do not fit."""
+    if isinstance(error, UserError | AssertionError):
+        return error
+    return ModelError(
+        f"the model fails on the first rows of {name}=: {error} ({_where(error)}); its inputs "
+        f"are {_shapes(*binder.arguments(batch))}"
+    )
 
 
 def _where(error: Exception) -> str:
@@ -96,8 +155,12 @@ def _check_classes(source: IndexedSource, binder: Binder, output: Tensor, name: 
 
 def _shapes(positional: list[object], named: dict[str, object]) -> str:
     items = [*enumerate(positional), *named.items()]
-    return ", ".join(
-        f"{name}: {list(value.shape)} {str(value.dtype).removeprefix('torch.')}"
-        for name, value in items
-        if isinstance(value, Tensor)
-    )
+    return ", ".join(f"{name}: {_shape(value)}" for name, value in items) or "none"
+
+
+def _shape(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, Jagged):
+        return f"a Jagged of {len(value)} rows"
+    return f"a {type(value).__name__}"

@@ -21,6 +21,7 @@ from flambeau.embeddings.attach import has_tables
 from flambeau.errors import DataError, RunDirectoryError
 from flambeau.job import opening
 from flambeau.job.describe import as_files, is_arrays, is_paths, is_spark_frame, takes_an_argument
+from flambeau.job.rehearsal import suit
 from flambeau.strategies.group import Solo
 from flambeau.training.evaluation import Scores, evaluate
 from flambeau.training.metric_set import MetricSet
@@ -72,6 +73,7 @@ def evaluate_model(
     if settings.step is None or settings.loss is not None:
         loss = opening.open_loss(settings, opening.code_loader(run))
     transform = opening.image_transform(settings.images, source, train=False, seed=settings.seed)
+    binder = suit(model, source, binder, transform)
     size = settings.evaluation.batch_size or settings.batch_size
     batches = in_order(source, binder, size)
     names = MetricSet(metrics, loss, settings.evaluation.exact_rows)
@@ -101,11 +103,11 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     if isinstance(data, FileData):
         data = _as_trained(data, settings.train)
     if isinstance(data, FileData | DatasetData):
-        source = opening.open_data(data, opening.code_loader(run), settings.binding.nullable)
+        source = opening.open_data(data, opening.code_loader(run), settings.binding)
         require_kinds(source, settings)
         return _told(source)
     if is_arrays(data):
-        return opening.array_source(data, settings.binding.nullable)
+        return opening.array_source(data, settings.binding)
     if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):
         return LoaderSource(data) if takes_an_argument(data) else open_given(run, settings, data())
     return open_source(DatasetData(code=CodeRef(value="given")), lambda _: data)
@@ -198,9 +200,7 @@ def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
     if settings.valid is None:
         raise DataError("the job has no validation data; give the data to evaluate on")
     require_reopenable(settings)
-    return _told(
-        opening.open_data(settings.valid, opening.code_loader(run), settings.binding.nullable)
-    )
+    return _told(opening.open_data(settings.valid, opening.code_loader(run), settings.binding))
 
 
 def require_reopenable(settings: JobSettings) -> None:

@@ -13,6 +13,7 @@ from flambeau.data.binding import Binder
 from flambeau.errors import ModelError
 from flambeau.inference.vectors import export_vectors
 from flambeau.job import opening
+from flambeau.job.rehearsal import suit
 from flambeau.job.using import load_model, open_given
 
 Of = Literal["item", "user"]
@@ -31,7 +32,7 @@ def export_run_vectors(
     encode = _encoder(load_model(run, settings, which), of)
     source = open_given(run, settings, data)
     binding = _binding(settings.binding, encode, id)
-    binder = Binder(binding, encode, opening.shape_of(source))
+    binder = suit(encode, source, Binder(binding, encode, opening.shape_of(source)), None)
     size = settings.evaluation.batch_size or settings.batch_size
     return export_vectors(encode, source, binder, Path(out), size, id)
 

@@ -15,7 +15,9 @@ from flambeau.config import Binding
 from flambeau.data.binding import Binder, Shape
 from flambeau.errors import DataError
 from flambeau.inference.given_rows import as_records, kind_of
+from flambeau.job.number_inputs import suited
 from flambeau.job.opening import dtype_of
+from flambeau.job.rehearsal import runner
 from flambeau.spark.folder import load_module
 from flambeau.spark.outputs import Output, spark_columns
 from flambeau.spark.shipping import Shipped
@@ -77,6 +79,7 @@ def score_rows(module: nn.Module, meeting: Meeting, rows: pa.StructArray) -> dic
     records = as_records(pa.RecordBatch.from_struct_array(rows), meeting.kinds)
     shape = Shape(tuple(records.schema.names))
     binder = Binder(Binding.parse(meeting.binding), module.forward, shape, dtype_of(module))
+    binder = suited(runner(module, binder), binder, lambda found: found.read(records.slice(0, 2)))
     slices = [records.slice(start, _SLICE) for start in range(0, len(rows), _SLICE)]
     found = [_score_slice(module, binder, meeting, each) for each in slices]
     return {each: pa.concat_arrays([part[each] for part in found]) for each in found[0]}

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import flambeau as fb
 from flambeau.checkpoint import RunDirectory
 from flambeau.errors import DataError, RunDirectoryError
+from flambeau.inference.description import read_description
 from flambeau.inference.export import ExportOptions
 from flambeau.job.exporting import export_run
 from flambeau.job.using import read_settings
@@ -163,3 +166,15 @@ def test_ids_beyond_int64_are_those_of_the_training(run: RunDirectory) -> None:
     assert large == known
     assert scores(np.array([5, 2**63 + 5, 1], np.uint64))[:2] == [known, known]
     assert scores([5, 2**63 + 6, 1])[1] != known
+
+
+def test_integers_that_were_numbers_in_training_are_numbers(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "Mlp")
+    floats = fb.Predictor.load(run.path)
+    rows = {"I1": [1, 2], "I2": [3, 4]}
+    expected = floats.predict({name: np.array(values, float) for name, values in rows.items()})
+    pq.write_table(pa.table(rows), tmp_path / "clicks.parquet")
+    export(run, tmp_path / "out")
+    for place in (run.path, tmp_path / "out"):
+        assert fb.Predictor.load(place).predict(rows).equals(expected)
+    assert read_description(tmp_path / "out").columns == {"I1": "floats", "I2": "floats"}

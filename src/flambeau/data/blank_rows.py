@@ -1,0 +1,36 @@
+"""Rows of a schema with nothing in them: zeros, empty texts, lists of one of these."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from flambeau.data.arrow_columns import is_text
+from flambeau.data.vectors import is_vector
+
+_DENSE = 1
+
+
+def blank_rows(schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """`rows` rows whose columns have the types of the schema; of types without a zero, null."""
+    return pa.record_batch(
+        [pa.array([_blank(field.type)] * rows, field.type) for field in schema], schema=schema
+    )
+
+
+def _blank(kind: pa.DataType) -> Any:
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _blank(kind.value_type)
+    if types.is_fixed_size_list(kind):
+        return [_blank(kind.value_type)] * kind.list_size
+    if types.is_list(kind) or types.is_large_list(kind):
+        return [_blank(kind.value_type)]
+    if is_vector(kind):
+        return {"type": _DENSE, "values": [0.0]}
+    if types.is_struct(kind):
+        return {field.name: _blank(field.type) for field in kind}
+    if is_text(kind):
+        return b""
+    if types.is_boolean(kind):
+        return False
+    return None if types.is_null(kind) or types.is_map(kind) else 0

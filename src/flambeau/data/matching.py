@@ -1,0 +1,81 @@
+"""Which columns go to which parameters of `forward`."""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flambeau.data.parameters import batch_parameter
+from flambeau.errors import ModelError
+
+#: The name of columns that are stacked for a parameter that is not named.
+STACKED = "inputs"
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+Parameters = Mapping[str, inspect.Parameter]
+
+
+def match(
+    inputs: tuple[str, ...] | Mapping[str, Any] | None,
+    columns: tuple[str, ...],
+    positional: tuple[str, ...],
+    parameters: Parameters,
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Columns that go by position, and `{parameter: column}`; stacks by their names.
+
+    `inputs` is the setting, `columns` are those of the data, `positional` those without a name.
+    """
+    if isinstance(inputs, Mapping):
+        return (), _given(inputs, parameters)
+    if inputs is not None:
+        return (STACKED,), {}
+    if positional:
+        return _by_position(positional, parameters), {}
+    return (), _by_name(columns, parameters)
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Names in a message."""
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def _given(inputs: Mapping[str, Any], parameters: Parameters) -> dict[str, str]:
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    unknown = [name for name in inputs if name not in parameters and not takes_any]
+    if unknown:
+        raise ModelError(f"inputs= names {quoted(unknown)}, but forward() has {quoted(parameters)}")
+    return {
+        name: name if not isinstance(columns, str) else columns for name, columns in inputs.items()
+    }
+
+
+def _by_position(columns: tuple[str, ...], parameters: Parameters) -> tuple[str, ...]:
+    whole_batch = batch_parameter(parameters)
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
+    room = [name for name in parameters if name != whole_batch]
+    required = [
+        name
+        for name in room
+        if parameters[name].default is inspect.Parameter.empty
+        and parameters[name].kind not in _VARIADIC
+    ]
+    if whole_batch is not None and not room:
+        return ()
+    if not takes_any and not len(required) <= len(columns) <= len(room):
+        raise ModelError(
+            f"the data has {len(columns)} input column(s) ({quoted(columns)}), but forward() "
+            f"takes {quoted(room)}; name them with inputs={{parameter: column}}"
+        )
+    return columns
+
+
+def _by_name(columns: tuple[str, ...], parameters: Parameters) -> dict[str, str]:
+    bound = {name: name for name in parameters if name in columns}
+    whole_batch = batch_parameter(parameters)
+    for name, parameter in parameters.items():
+        optional = parameter.default is not parameter.empty or parameter.kind in _VARIADIC
+        if name not in bound and not optional and name != whole_batch:
+            raise ModelError(
+                f"forward() needs '{name}', and no column has that name; the data has "
+                f"{quoted(columns)}. Use inputs={{'{name}': column}}"
+            )
+    return bound

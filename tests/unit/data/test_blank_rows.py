@@ -1,0 +1,43 @@
+"""Rows with nothing in them."""
+
+import pyarrow as pa
+import pytest
+
+from flambeau.data.arrow_columns import to_columns
+from flambeau.data.blank_rows import blank_rows
+
+VECTOR = pa.struct(
+    {
+        "type": pa.int8(),
+        "size": pa.int32(),
+        "indices": pa.list_(pa.int32()),
+        "values": pa.list_(pa.float64()),
+    }
+)
+KINDS = [
+    pa.bool_(),
+    pa.uint64(),
+    pa.float16(),
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.binary(),
+    pa.null(),
+    pa.date32(),
+    pa.timestamp("us"),
+    pa.decimal128(9, 2),
+    pa.dictionary(pa.int32(), pa.string()),
+    pa.list_(pa.int64()),
+    pa.list_(pa.float32(), 3),
+    pa.large_list(pa.string()),
+    pa.list_(pa.struct({"id": pa.int64(), "value": pa.float32()})),
+    pa.map_(pa.int64(), pa.float32()),
+    VECTOR,
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_every_type_has_a_blank_that_a_model_could_get(kind: pa.DataType) -> None:
+    rows = blank_rows(pa.schema({"c": kind}), rows=2)
+    assert rows.schema.field("c").type == kind
+    assert len(to_columns(rows, salts={"c": "c"})["c"]) == 2
