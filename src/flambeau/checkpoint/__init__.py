@@ -12,6 +12,7 @@ from flambeau.checkpoint.references import (
     latest,
     mark_best,
     parse_reference,
+    repair_pointers,
     resolve,
 )
 from flambeau.checkpoint.retention import lease, prune
@@ -27,5 +28,6 @@ __all__ = [
     "mark_best",
     "parse_reference",
     "prune",
+    "repair_pointers",
     "resolve",
 ]

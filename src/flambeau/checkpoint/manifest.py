@@ -39,7 +39,10 @@ class TableEntry(Settings):
 
 @final
 class Manifest(Settings):
-    """What a checkpoint holds. `state` is the JSON half of a tree (see `tree`)."""
+    """What a checkpoint holds. `state` is the JSON half of a tree (see `tree`).
+
+    `best` names the metric by which the checkpoint was the best of its run when it was written.
+    """
 
     format_version: int = FORMAT_VERSION
     step: int
@@ -47,6 +50,7 @@ class Manifest(Settings):
     workers: int
     time: float
     metrics: dict[str, float]
+    best: str | None = None
     state: Any
     files: dict[str, FileEntry]
     tables: dict[str, TableEntry] = Field(default_factory=dict)

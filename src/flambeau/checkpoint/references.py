@@ -1,8 +1,9 @@
 """Which checkpoints a run has, and what `best`, `latest` and `step-N` stand for."""
 
+import contextlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,11 @@ def mark_best(run: RunDirectory, step: int, metric: str, value: float) -> None:
 
 
 def best(run: RunDirectory) -> dict[str, Any] | None:
-    """The best checkpoint so far: its `step`, and the `value` of the `metric` that says so."""
-    pointer = _read_pointer(run.best)
-    return None if pointer is None else pointer | {"value": float(pointer["value"])}
+    """The best checkpoint so far: its `step`, and the `value` of the `metric` that says so.
+
+    If `best.json` is missing or damaged, it is the last one that was the best when it was written.
+    """
+    return _read_pointer(run.best, _as_best) or _best_in_manifests(run)
 
 
 def mark_latest(run: RunDirectory, step: int, metrics: Mapping[str, float]) -> None:
@@ -60,12 +63,31 @@ def mark_latest(run: RunDirectory, step: int, metrics: Mapping[str, float]) -> N
 
 
 def latest(run: RunDirectory) -> dict[str, Any] | None:
-    """The checkpoint that was written last: its `step` and `metrics`."""
-    pointer = _read_pointer(run.latest)
-    if pointer is None:
-        return None
-    metrics = {name: float(value) for name, value in pointer["metrics"].items()}
-    return pointer | {"metrics": metrics}
+    """The checkpoint that was written last: its `step` and `metrics`.
+
+    If `latest.json` is missing or damaged, or names one that is gone, it is the newest there is.
+    """
+    pointer = _read_pointer(run.latest, _as_latest)
+    if pointer is not None and is_committed(checkpoint_path(run, pointer["step"])):
+        return pointer
+    newest = next(_manifests(run), None)
+    return newest and {"step": newest.step, "metrics": newest.metrics}
+
+
+def repair_pointers(run: RunDirectory) -> None:
+    """Bring `best.json` and `latest.json` up to date with the manifests, after a crash or damage.
+
+    Called when no process of the run is at work.
+    """
+    newest, known = latest(run), _read_pointer(run.latest, _as_latest)
+    if newest is not None and newest != known:
+        mark_latest(run, newest["step"], newest["metrics"])
+    marked, noted = _read_pointer(run.best, _as_best), _best_in_manifests(run)
+    # A crash may have come between a commit and its mark.
+    if noted is not None and (marked is None or marked["step"] < noted["step"]):
+        mark_best(run, noted["step"], noted["metric"], noted["value"])
+    elif marked is None:
+        run.best.unlink(missing_ok=True)
 
 
 def resolve(run: RunDirectory, which: str) -> Path:
@@ -89,7 +111,7 @@ def parse_reference(reference: str) -> tuple[Path, str]:
     path = Path(reference)
     if "@" in path.name and not path.exists():
         raise ConfigError(f"{reference!r}: after '@' write best, latest or step-N")
-    return path, "best" if RunDirectory(path).best.exists() else "latest"
+    return path, "latest" if best(RunDirectory(path)) is None else "best"
 
 
 def _step(path: Path) -> int:
@@ -101,7 +123,7 @@ def _wanted_step(run: RunDirectory, which: str) -> int:
         return int(match[1])
     if which not in ("best", "latest"):
         raise ConfigError(f"{which!r} is no checkpoint; use 'best', 'latest' or 'step-N'")
-    pointer = best(run) if which == "best" else _newest(run)
+    pointer = best(run) if which == "best" else latest(run)
     if pointer is None:
         raise CheckpointError(f"{run.path} has no {which} checkpoint yet; train it first")
     if not pointer["step"] and not any(_step(path) for path in checkpoints(run)):
@@ -112,23 +134,39 @@ def _wanted_step(run: RunDirectory, which: str) -> int:
     return int(pointer["step"])
 
 
-def _newest(run: RunDirectory) -> dict[str, Any] | None:
-    """What was written last, also if a crash came between its commit and `latest.json`."""
-    pointer, committed = latest(run), checkpoints(run)
-    if committed and (pointer is None or checkpoint_path(run, pointer["step"]) not in committed):
-        return {"step": _step(committed[-1])}
-    return pointer
+def _best_in_manifests(run: RunDirectory) -> dict[str, Any] | None:
+    """The last checkpoint that was the best when it was written."""
+    manifest = next((manifest for manifest in _manifests(run) if manifest.best is not None), None)
+    if manifest is None or manifest.best is None:
+        return None
+    value = manifest.metrics[manifest.best]
+    return {"step": manifest.step, "metric": manifest.best, "value": value}
+
+
+def _manifests(run: RunDirectory) -> Iterator[Manifest]:
+    """The sound manifests, the newest first; a running job may remove some meanwhile."""
+    for path in reversed(step_directories(run)):
+        with contextlib.suppress(CheckpointError):
+            yield Manifest.read(path)
 
 
 def _write_pointer(path: Path, values: Mapping[str, Any]) -> None:
     write_atomically(path, json.dumps(values, allow_nan=False).encode())
 
 
-def _read_pointer(path: Path) -> dict[str, Any] | None:
+def _read_pointer(path: Path, parse: Callable[[Any], dict[str, Any]]) -> dict[str, Any] | None:
+    """What a pointer says; None if it is not there or damaged: the manifests know the same."""
     try:
-        pointer: dict[str, Any] = json.loads(path.read_bytes())
-    except FileNotFoundError:
+        return parse(json.loads(path.read_bytes()))
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
         return None
-    except ValueError as error:
-        raise CheckpointError(f"{path} is corrupt: {error}; remove it") from error
-    return pointer
+
+
+def _as_best(values: Any) -> dict[str, Any]:
+    metric, value = str(values["metric"]), float(values["value"])
+    return {"step": int(values["step"]), "metric": metric, "value": value}
+
+
+def _as_latest(values: Any) -> dict[str, Any]:
+    metrics = {name: float(value) for name, value in values["metrics"].items()}
+    return {"step": int(values["step"]), "metrics": metrics}

@@ -75,6 +75,11 @@ class RunDirectory:
             path.unlink(missing_ok=True)
             os.close(descriptor)
 
+    def remove_leftovers(self) -> None:
+        """Remove temporary files of processes that were killed; call it under the lock."""
+        for path in self.path.glob(f".*{TEMPORARY}"):
+            path.unlink(missing_ok=True)
+
     def _goes_on(self, settings: Mapping[str, Any], resume: Resume) -> bool:
         if not self.job_file.exists():
             self._require_unused()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
@@ -58,6 +59,8 @@ class CheckpointSaver:
         """
         self.wait()
         snapshot = take_snapshot(state).copied()
+        if best is not None:
+            snapshot = replace(snapshot, best=best[0])
         others = None if begin is None else self._begin(state.step, begin)
         self._writing = self._thread.submit(self._write, snapshot, best, others)
 

@@ -57,6 +57,8 @@ class Snapshot:
     metrics: dict[str, float]
     tree: Json
     tensors: dict[str, dict[str, Tensor]]
+    #: The metric by which this is the best of the run so far.
+    best: str | None = None
 
     def copied(self) -> "Snapshot":
         """The same in CPU memory of its own, which later training steps do not touch."""
@@ -155,6 +157,7 @@ def _write(directory: Path, snapshot: Snapshot, others: Others | None) -> None:
         workers=snapshot.workers,
         time=time.time(),
         metrics=snapshot.metrics,
+        best=snapshot.best,
         state=snapshot.tree,
         files=files,
         tables=tables,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
-from flambeau.checkpoint import RunDirectory, checkpoints, lease, mark_best
+from flambeau.checkpoint import RunDirectory, best, checkpoints, lease, mark_best
 from flambeau.checkpoint.retention import release
 from flambeau.checkpoint.store import TrainingState, read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights
@@ -116,8 +116,13 @@ class Follower:
         if not self._run.events.exists():
             return set()
         events = [event for event in read_events(self._run.events) if event.kind == "evaluation"]
+        leader = None
         for event in events:
             # A log has null for what is no number.
             metrics = event.fields["metrics"].items()
-            self._best.improves({name: math.nan if v is None else v for name, v in metrics})
+            if self._best.improves({name: math.nan if v is None else v for name, v in metrics}):
+                leader = event.fields["step"]
+        value = self._best.value
+        if leader is not None and value is not None and best(self._run) is None:
+            mark_best(self._run, leader, self._best.metric, value)  # best.json was lost
         return {f"step-{event.fields['step']:08d}" for event in events}

@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from flambeau import errors
-from flambeau.checkpoint import RunDirectory, parse_reference, prune, resolve
+from flambeau.checkpoint import (
+    RunDirectory,
+    parse_reference,
+    prune,
+    repair_pointers,
+    resolve,
+)
 from flambeau.checkpoint.durable import write_atomically
 from flambeau.checkpoint.run_directory import explained
 from flambeau.config import (
@@ -173,6 +179,8 @@ def _run_job(
     initial = dict(init_from or {})
     settings, recognised = with_label_map(run, settings, description.packer)
     goes_on = run.prepare(settings.model_dump(mode="json"), resume)
+    run.remove_leftovers()
+    repair_pointers(run)
     description.packer.write(run.code)
     import_folders.remember(run.code)
     start = _initial_checkpoint(initial["run"]) if initial and not goes_on else None

@@ -6,8 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.checkpoint import RunDirectory, best, mark_best, parse_reference, resolve
-from flambeau.checkpoint.references import mark_latest
+from flambeau.checkpoint import (
+    RunDirectory,
+    best,
+    latest,
+    mark_best,
+    parse_reference,
+    prune,
+    repair_pointers,
+    resolve,
+)
+from flambeau.checkpoint.references import checkpoint_path, mark_latest
+from flambeau.checkpoint.saver import CheckpointSaver
 from flambeau.checkpoint.store import TrainingState, write_checkpoint
 from flambeau.errors import CheckpointError, ConfigError
 
@@ -107,7 +117,65 @@ def test_a_wrong_word_after_the_at_sign_is_an_error() -> None:
         parse_reference("runs/a@last")
 
 
-def test_a_damaged_pointer_is_an_error_that_names_it(trained: RunDirectory) -> None:
-    trained.best.write_text("{")
-    with pytest.raises(CheckpointError, match=r"best\.json is corrupt"):
-        best(trained)
+DAMAGED = [b"{", b"{}", b"[]", b"null", b'{"step": null}', b"\xff", b""]
+
+
+@pytest.fixture
+def noted(run: RunDirectory, make_state: MakeState) -> RunDirectory:
+    """Three checkpoints, the second of which was the best when it was written."""
+    with CheckpointSaver(run, keep=3) as saver:
+        for step in (1, 2, 3):
+            saver.save(make_state(step), ("loss", 1 / 3) if step == 2 else None)
+    return run
+
+
+@pytest.mark.parametrize("content", [None, *DAMAGED])
+def test_a_best_pointer_that_is_lost_is_known_from_the_manifests(
+    noted: RunDirectory, content: bytes | None
+) -> None:
+    noted.best.unlink() if content is None else noted.best.write_bytes(content)
+    assert best(noted) == {"step": 2, "metric": "loss", "value": 1 / 3}
+    assert resolve(noted, "best").name == "step-00000002"
+    assert parse_reference(str(noted.path)) == (noted.path, "best")
+    assert checkpoint_path(noted, 2) not in prune(noted, keep=1)
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_latest_pointer_is_known_from_the_manifests(
+    noted: RunDirectory, content: bytes
+) -> None:
+    noted.latest.write_bytes(content)
+    assert latest(noted) == {"step": 3, "metrics": {"loss": 0.25}}
+    assert resolve(noted, "latest").name == "step-00000003"
+
+
+def test_pointers_are_repaired(noted: RunDirectory) -> None:
+    before = noted.best.read_bytes(), noted.latest.read_bytes()
+    noted.best.write_bytes(before[0][:-5])
+    noted.latest.write_bytes(b"")
+    repair_pointers(noted)
+    assert (noted.best.read_bytes(), noted.latest.read_bytes()) == before
+
+
+def test_a_best_that_was_committed_but_not_marked_is_marked_by_the_repair(
+    noted: RunDirectory,
+) -> None:
+    mark_best(noted, 1, "loss", 0.5)
+    repair_pointers(noted)
+    assert best(noted) == {"step": 2, "metric": "loss", "value": 1 / 3}
+
+
+def test_what_an_evaluator_marked_stays(noted: RunDirectory) -> None:
+    mark_best(noted, 3, "auc", 0.9)
+    repair_pointers(noted)
+    assert best(noted) == {"step": 3, "metric": "auc", "value": 0.9}
+
+
+def test_a_damaged_pointer_that_no_manifest_replaces_is_removed(
+    run: RunDirectory, make_state: MakeState
+) -> None:
+    write_checkpoint(run, make_state(1))
+    run.best.write_text("{")
+    repair_pointers(run)
+    assert not run.best.exists()
+    assert parse_reference(str(run.path)) == (run.path, "latest")

@@ -331,3 +331,14 @@ def test_the_driver_side_does_not_load_torch() -> None:
     code = f"import sys; from flambeau.checkpoint import {modules}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run.prepare({"epochs": 1}, "auto")
+    for name in (".best.json.0a1b2c3d.tmp", ".report.json.deadbeef.tmp"):
+        (run.path / name).write_text("{")
+    (run.path / "notes.tmp").touch()
+    run.remove_leftovers()
+    left = {path.name for path in run.path.iterdir()}
+    assert left == {"job.yaml", "code", "tensorboard", "checkpoints", "notes.tmp"}
