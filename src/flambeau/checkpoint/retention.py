@@ -22,7 +22,9 @@ from flambeau.checkpoint.references import (
 from flambeau.checkpoint.run_directory import RunDirectory
 from flambeau.errors import CheckpointError
 
+#: Leases of a job on behalf of its own roles: of the evaluator, and of those that start.
 HELD = "lease-evaluator.json"
+START = "lease-start.json"
 
 
 def prune(run: RunDirectory, keep: int) -> list[Path]:
@@ -53,28 +55,28 @@ def remove_checkpoint(path: Path) -> None:
 @contextmanager
 def lease(path: Path, seconds: float = 600) -> Iterator[Path]:
     """Keep a checkpoint from being pruned while it is read, for at most `seconds`."""
-    file = path / f"lease-{os.getpid()}-{secrets.token_hex(4)}.json"
-    try:
-        _write_lease(file, seconds)
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is no longer there") from None
+    name = f"lease-{os.getpid()}-{secrets.token_hex(4)}.json"
+    hold(path, name, seconds)
     try:
         # Removal may have begun before the lease was seen.
         if not is_committed(path):
             raise CheckpointError(f"{path} is being removed")
         yield path
     finally:
-        file.unlink(missing_ok=True)
+        release(path, name)
 
 
-def hold(path: Path, seconds: float = 3600) -> None:
-    """Lease a new checkpoint on behalf of the evaluator, before it can have seen it."""
-    _write_lease(path / HELD, seconds)
+def hold(path: Path, name: str = HELD, seconds: float = 3600) -> None:
+    """Lease a checkpoint on behalf of a role that will read it, before it can do so itself."""
+    try:
+        _write_lease(path / name, seconds)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is no longer there") from None
 
 
-def release(path: Path) -> None:
-    """The evaluator is done with the checkpoint."""
-    (path / HELD).unlink(missing_ok=True)
+def release(path: Path, name: str = HELD) -> None:
+    """End such a lease; nothing happens if there is none."""
+    (path / name).unlink(missing_ok=True)
 
 
 def _write_lease(file: Path, seconds: float) -> None:

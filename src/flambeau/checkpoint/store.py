@@ -16,7 +16,6 @@ from flambeau.checkpoint.references import (
     checkpoint_path,
     checkpoints,
     mark_latest,
-    step_directories,
 )
 from flambeau.checkpoint.retention import remove_checkpoint
 from flambeau.checkpoint.run_directory import RunDirectory
@@ -132,16 +131,6 @@ def read_checkpoint(path: Path) -> TrainingState:
         extra=unflatten(manifest.state, read_tensors(path / STATE, manifest.files[STATE])),
         metrics=manifest.metrics,
     )
-
-
-def newest_readable(run: RunDirectory, warn: Callable[[str], None]) -> TrainingState | None:
-    """The newest state that can be read; `warn` hears of each checkpoint that was skipped."""
-    for path in reversed(step_directories(run)):
-        try:
-            return read_checkpoint(path)
-        except CheckpointError as error:
-            warn(f"skipped the checkpoint {path.name}: {error}")
-    return None
 
 
 def _write(directory: Path, snapshot: Snapshot, others: Others | None) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from flambeau.checkpoint.durable import sync
 from flambeau.checkpoint.manifest import FileEntry
+from flambeau.checkpoint.soundness import verify_file
 from flambeau.errors import CheckpointError
 
 _DTYPES = {
@@ -37,8 +38,6 @@ _DTYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-
-_CHUNK = 1 << 24
 
 
 def require_savable(tensors: Mapping[str, object]) -> None:
@@ -71,11 +70,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileEntry:
 def read_tensors(path: Path, expected: FileEntry) -> dict[str, Tensor]:
     """The tensors of a file in memory of their own; `CheckpointError` if it is not as expected."""
     try:
-        _verify(path, expected)
+        verify_file(path, expected)
         # Cloned, since they are views of the mapped file, which may be removed or be remote.
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing") from None
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
@@ -100,19 +97,3 @@ def _header(tensors: list[tuple[str, Tensor]]) -> bytes:
     text = json.dumps(entries).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
-
-
-def _verify(path: Path, expected: FileEntry) -> None:
-    size = path.stat().st_size
-    if size != expected.size:
-        raise CheckpointError(f"{path} has {size} bytes instead of {expected.size}")
-    if _checksum(path) != expected.crc32:
-        raise CheckpointError(f"{path} is corrupt: its checksum is wrong")
-
-
-def _checksum(path: Path) -> int:
-    checksum = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            checksum = zlib.crc32(chunk, checksum)
-    return checksum

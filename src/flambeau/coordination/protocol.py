@@ -210,8 +210,8 @@ class WantStop(_Message, frozen=True):
 class PlanData(_Message, frozen=True):
     """What there is to train on: rows by number, or the rows of each shard, or one share a worker.
 
-    `state` is where an earlier part of the run had come to. With `homes` a shard can be read by one
-    worker only.
+    `state` is where an earlier part of the run had come to, `progress` what the worker knows of its
+    milestones (see `Moment`). With `homes` a shard can be read by one worker only.
     """
 
     spec: RoleSpec
@@ -219,6 +219,7 @@ class PlanData(_Message, frozen=True):
     sizes: list[int]
     state: dict[str, Any] | None
     homes: list[int] | None = None
+    progress: dict[str, Any] = {}
 
 
 class WantTask(_Message, frozen=True):

@@ -9,13 +9,13 @@ import torch
 from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.references import checkpoint_path, parse_reference, resolve
 from flambeau.checkpoint.saver import CheckpointSaver
-from flambeau.checkpoint.store import TrainingState, newest_readable, read_checkpoint
+from flambeau.checkpoint.store import TrainingState, read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights, load_weights
 from flambeau.config import JobSettings
+from flambeau.coordination.link import Link
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import CheckpointError, ModelError
 from flambeau.job.table_saving import TableSaving
-from flambeau.strategies.group import Group
 from flambeau.training import randomness
 from flambeau.training.free_loop import FreeParts, MomentLike
 from flambeau.training.loop import TrainingParts
@@ -23,16 +23,10 @@ from flambeau.training.milestones import Milestones
 from flambeau.training.position import Position
 
 
-def find_checkpoint(
-    run: RunDirectory, group: Group, warn: Callable[[str], None]
-) -> TrainingState | None:
-    """The newest readable checkpoint; the first worker chooses, so that all take the same."""
-    state = newest_readable(run, warn) if group.first else None
-    step = torch.tensor([-1 if state is None else state.step])
-    chosen = int(group.broadcast(step))
-    if chosen < 0 or group.first:
-        return state
-    return read_checkpoint(checkpoint_path(run, chosen))
+def starting_state(run: RunDirectory, link: Link) -> TrainingState | None:
+    """What the coordinator has all roles start from; None: from the beginning."""
+    name = link.wait_until_all_joined().checkpoint
+    return None if name is None else read_checkpoint(run.checkpoints / name)
 
 
 @final

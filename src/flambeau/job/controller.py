@@ -1,7 +1,7 @@
 """Runs a job: starts roles through agents, watches them, and acts on what policies decide."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, final
 
 import msgspec
@@ -9,14 +9,12 @@ import msgspec
 from flambeau.clusters.base import Cluster, Launch
 from flambeau.config import Recovery
 from flambeau.coordination import failures
-from flambeau.coordination.failures import Failure, Verdict
+from flambeau.coordination.failures import Failure
 from flambeau.coordination.file_messages import AgentJoined, FilePart, FilesSent, Spooled
 from flambeau.coordination.membership import Membership
-from flambeau.coordination.placement import place_roles
 from flambeau.coordination.protocol import (
     CODEC,
     MAX_FRAME_BYTES,
-    Begin,
     EndRole,
     EndRoles,
     FromRole,
@@ -24,7 +22,6 @@ from flambeau.coordination.protocol import (
     FromWorker,
     Messages,
     Report,
-    Restore,
     Role,
     RoleDone,
     RoleExited,
@@ -33,7 +30,6 @@ from flambeau.coordination.protocol import (
     RoleOutput,
     RoleSpec,
     ServerReady,
-    Servers,
     Shutdown,
     Stop,
 )
@@ -41,9 +37,12 @@ from flambeau.coordination.rendezvous import Rendezvous, StoreRequest
 from flambeau.errors import WorkerLostError
 from flambeau.job.agents import TICK_SECONDS, Agents
 from flambeau.job.conducting import AmongThemselves, Stage
+from flambeau.job.generation import Generation
 from flambeau.job.outcome import Outcome
 from flambeau.job.phases import Phase
-from flambeau.job.signals import Signals
+from flambeau.job.restarts import Replacement, Restarts
+from flambeau.job.signals import Signals, Wish
+from flambeau.job.starting_points import StartingPoint
 from flambeau.job.team import Team
 from flambeau.messaging import Envelope, Server, new_secret
 from flambeau.observe import Event, Observer
@@ -72,25 +71,25 @@ class Controller(Stage):
         self._server: Server[Messages] = Server(CODEC, self.secret, host, max_bytes=MAX_FRAME_BYTES)
         self._agents = Agents(cluster, self._server, team.carrier)
         self._rendezvous = Rendezvous(self._server.send)
-        self._members = Membership([], 0.0)
         self._phase = Phase.GATHERING
         self._failures: list[Failure] = []
         self._settle_until = 0.0
         self._last_words: dict[RoleSpec, float] = {}
         self._signals = Signals()
-        self._stop_deadline: float | None = None
-        self._generation = 0
         self._outcome = Outcome()
-        self._released = self._begun = False
-        self._checkpoint: str | None = None
-        self._addresses: dict[int, str] = {}
+        self._restarts, self._delay = Restarts(team.starts, recovery.max_restarts), 0.0
         self._conducting = team.conducting or AmongThemselves(team.role)
         self._conducting.attach(self)
+        self._generation = self._make_generation(0, (), None)
 
     @property
     def address(self) -> str:
         """Where agents and roles find the coordinator."""
         return self._server.address
+
+    @property
+    def _members(self) -> Membership:
+        return self._generation.members
 
     def run(self, launch: Launch) -> Outcome:
         """Start the agents and run the job to its end. No process of it is left afterwards."""
@@ -105,6 +104,7 @@ class Controller(Stage):
         finally:
             self._shutdown()
         self._outcome.interrupted = self._signals.last
+        self._outcome.restarts = self._restarts.count
         self._outcome.conducted = self._conducting.summary()
         self._outcome.rows = self._conducting.rows()
         return self._outcome
@@ -138,10 +138,9 @@ class Controller(Stage):
 
     def _handle_role(self, peer: bytes, message: FromRole) -> None:
         if isinstance(message, RoleJoined):
-            self._members.joined(peer, message, time.monotonic())
-            self._joined(message.spec)
+            self._generation.joined(peer, message)
         elif isinstance(message, ServerReady):
-            self._server_ready(message)
+            self._generation.server_ready(message)
         elif isinstance(message, Report):
             self._report(peer, message)
         elif isinstance(message, RoleFailed):
@@ -160,37 +159,6 @@ class Controller(Stage):
         else:
             self.emit(message.kind, **message.fields)
 
-    def _joined(self, spec: RoleSpec) -> None:
-        if spec.role is Role.SERVER:
-            # One that takes a lost one's place returns to the newest there is.
-            newest = self._team.checkpoint(1) if spec.attempt else self._checkpoint
-            self.send(spec, Restore(newest))
-        elif spec.role.in_group:
-            self._begin_if_complete(spec)
-
-    def _server_ready(self, message: ServerReady) -> None:
-        self._addresses[message.spec.rank] = message.address
-        if self._begun:
-            for member in self._members.group():
-                self.send(member.spec, Servers(self._server_list()))
-        else:
-            self._begin_if_complete()
-
-    def _begin_if_complete(self, newcomer: RoleSpec | None = None) -> None:
-        """Let all workers begin when everybody is there; later, one that is new."""
-        ready = self._members.complete() and len(self._addresses) == self._team.servers
-        beginners = [newcomer] if self._begun and newcomer is not None else []
-        if not self._begun and ready:
-            self._begun = True
-            beginners = [member.spec for member in self._members.group()]
-        begin = Begin(self._server_list(), self._checkpoint)
-        for spec in beginners:
-            self.send(spec, begin)
-            self._conducting.joined(spec)
-
-    def _server_list(self) -> list[str]:
-        return [self._addresses[shard] for shard in sorted(self._addresses)]
-
     def _done(self, message: RoleDone) -> None:
         self._members[message.spec].done = True
         self._last_words.pop(message.spec, None)
@@ -199,8 +167,8 @@ class Controller(Stage):
             self._outcome.status = message.status
         elif message.spec.role is Role.SERVER:
             self._outcome.servers[message.spec.rank] = message.summary
-        if self._members.group_done() and not self._released:
-            self._released = True
+        if self._members.group_done() and not self._generation.released:
+            self._generation.released = True
             for spec in (*self.roles(Role.EVALUATOR), *self.roles(Role.SERVER)):
                 self.send(spec, Stop())
 
@@ -223,6 +191,9 @@ class Controller(Stage):
         if self._can_replace(failure):
             self._replace(failure)
             return
+        self._settle(failure)
+
+    def _settle(self, failure: Failure) -> None:
         self._failures.append(failure)
         if self._phase is Phase.RUNNING:
             self._phase = Phase.SETTLING
@@ -230,23 +201,28 @@ class Controller(Stage):
 
     def _can_replace(self, failure: Failure) -> bool:
         """Whether just this role is started again, while the others go on."""
-        verdict = failures.decide(failure, self._outcome.restarts, self._recovery.max_restarts)
-        running = self._begun and self._phase is Phase.RUNNING and not self._signals.count
+        running = self._phase is Phase.RUNNING and self._generation.begun
         # A server needs something to return to; before that, all start again.
-        saved = failure.spec.role is not Role.SERVER or self._team.checkpoint(1) is not None
-        return self._conducting.elastic and running and saved and verdict is Verdict.RESTART
+        saved = failure.spec.role is not Role.SERVER or self._restarts.can_restore_servers
+        elastic = self._conducting.elastic and not self._signals.count
+        return elastic and running and saved and self._restarts.allow(failure)
 
     def _replace(self, failure: Failure) -> None:
         lost = failure.spec
         spec = msgspec.structs.replace(lost, attempt=lost.attempt + 1)
-        self._outcome.restarts += 1
         self._tell_of(lost, "worker_lost", reason=failure.message, cause=failure.cause.label)
-        # A lost server's address stays until there is a new one: lists of servers have no gaps.
-        self._members.replace(lost, spec, time.monotonic())
+        self._generation.replace(lost, spec)
         self._conducting.lost(lost)
         self._server.send(self._agents.peers[lost.node], EndRole(lost))
-        self._agents.start_roles(lost.node, [spec], self._team.checkpoint(1))
-        self._tell_of(lost, "restart", generation=self._generation, reason=failure.message)
+        delay = self._announce_restart(failure.message, rank=lost.rank, role=lost.kind)
+        self._restarts.plan_role(spec, failure, time.monotonic() + delay)
+
+    def _announce_restart(self, reason: str, **who: Any) -> float:
+        """Count a restart and tell the observers; the seconds to wait before it."""
+        delay = self._restarts.decide(time.monotonic())
+        wait = {"delay": delay} if delay else {}
+        self.emit("restart", **who, generation=self._generation.number, reason=reason, **wait)
+        return delay
 
     # What time brings
 
@@ -257,11 +233,38 @@ class Controller(Stage):
         self._notice_silence(now)
         self._notice_ends(now)
         self._notice_agents(now)
+        self._start_what_is_due(now)
         settled = now >= self._settle_until or len(self._failures) == len(self._members.all())
         if self._phase is Phase.SETTLING and settled:
             self._end_generation(grace=0.0 if self._graceful else 5.0)
         if self._phase is Phase.ENDING and self._members.all_exited():
             self._act_on_failure()
+
+    def _start_what_is_due(self, now: float) -> None:
+        if self._phase is Phase.PREPARING:
+            point = self._restarts.generation_due(now)
+            if point is not None:
+                self._start_generation(self._checkpoint_of(point))
+        for spec in self._restarts.waiting:
+            self._members.seen(spec, now)  # it cannot show signs of life yet
+        for item in self._restarts.roles_due(now) if self._phase is Phase.RUNNING else ():
+            self._start_replacement(item)
+
+    def _checkpoint_of(self, point: StartingPoint) -> str | None:
+        for text in point.skipped:
+            self.emit("warning", text=text)
+        return point.checkpoint
+
+    def _start_replacement(self, item: Replacement) -> None:
+        spec, checkpoint = item.spec, self._checkpoint_of(item.point)
+        if checkpoint is None and spec.role is Role.SERVER:
+            # There is nothing to return to, so all start again; that is the same restart.
+            self._restarts.take_back()
+            self._members[spec].exited = True
+            self._settle(item.failure)
+            return
+        self._generation.starts(spec, checkpoint)
+        self._agents.start_roles(spec.node, [spec], checkpoint)
 
     def _notice_agents(self, now: float) -> None:
         reason = self._cluster.failed()
@@ -284,66 +287,67 @@ class Controller(Stage):
             self._phase = Phase.RUNNING if self._agents.carrying else Phase.OVER
 
     def _notice_signals(self, now: float) -> None:
-        if not self._signals.count or self._phase in (Phase.ENDING, Phase.OVER):
+        if self._phase in (Phase.ENDING, Phase.OVER):
             return
-        if self._stop_deadline is None:
-            self._stop_deadline = now + self._recovery.grace_seconds
-            if self._phase is Phase.GATHERING:
-                self._phase = Phase.OVER
-                return
-            if self._graceful:
-                self.emit("warning", text="stopping after this step; once more to end at once")
-                self._conducting.stop()
-            else:
-                self._end_generation(grace=5.0)
-        elif self._signals.count > 1 or now > self._stop_deadline:
-            self._end_generation(grace=0.0)
+        wish = self._signals.wish(now, self._recovery.grace_seconds)
+        if wish is Wish.STOP and self._phase in (Phase.GATHERING, Phase.PREPARING):
+            self._phase = Phase.OVER
+        elif wish is Wish.STOP and self._graceful:
+            self.emit("warning", text="stopping after this step; once more to end at once")
+            self._conducting.stop()
+        elif wish is not Wish.NONE:
+            self._end_generation(grace=5.0 if wish is Wish.STOP else 0.0)
 
     # What is done
 
     def _begin_anew(self, reason: str) -> None:
         """Agents are gone, and all roles with them: wait for new ones, if that may be."""
-        if self._signals.count or self._outcome.restarts >= self._recovery.max_restarts:
+        if self._signals.count or not self._restarts.left:
             raise WorkerLostError(f"an agent ended before its time: {reason}")
         self._agents.forget()
-        self._generation += 1
-        self._outcome.restarts += 1
+        self._restarts.cancel()
+        self._generation.number += 1
         self._phase = Phase.GATHERING
-        self.emit("restart", generation=self._generation, reason=reason)
+        self._delay = self._announce_restart(reason)
 
     def _start_if_complete(self) -> None:
         if self._phase is Phase.GATHERING and self._agents.complete:
             spooled = self._agents.begin()
             if spooled is not None:
                 self.emit("spooled", **spooled)
-            self._start_generation()
+            self._plan_generation(self._delay)
 
-    def _start_generation(self) -> None:
+    def _plan_generation(self, delay: float) -> None:
+        """Start one as soon as it is known what from, and the delay is over."""
+        self._phase = Phase.PREPARING
+        first = self._generation.number == 0
+        self._restarts.plan_generation(time.monotonic() + delay, first=first)
+
+    def _start_generation(self, checkpoint: str | None) -> None:
         self._failures.clear()
         self._last_words.clear()
-        self._checkpoint = self._team.checkpoint(self._generation)
-        self._addresses.clear()
-        self._conducting.begin(self._generation)
-        self._rendezvous.begin(self._generation)
-        specs = place_roles(
-            self._cluster.agents,
-            self._team.workers,
-            self._generation,
-            role=self._team.role,
-            servers=self._team.servers,
-            evaluator=self._team.evaluator,
-        )
+        number = self._generation.number
+        self._conducting.begin(number)
+        self._rendezvous.begin(number)
+        specs = self._team.place(self._cluster.agents, number)
         everybody = [spec for roles in specs.values() for spec in roles]
-        self._members = Membership(everybody, time.monotonic())
+        self._generation = self._make_generation(number, everybody, checkpoint)
         self._phase = Phase.RUNNING
-        self._released = self._begun = False
-        self.emit("generation", number=self._generation)
+        self.emit("generation", number=number)
         for agent, roles in specs.items():
-            self._agents.start_roles(agent, roles, self._checkpoint)
+            self._agents.start_roles(agent, roles, checkpoint)
+
+    def _make_generation(
+        self, number: int, specs: Iterable[RoleSpec], checkpoint: str | None
+    ) -> Generation:
+        return Generation(number, specs, checkpoint, self._server, self._conducting.joined)
 
     def _end_generation(self, grace: float) -> None:
         self._phase = Phase.ENDING
-        self._agents.tell_all(EndRoles(self._generation, grace))
+        for spec in self._restarts.waiting:
+            self._members[spec].exited = True  # it has not started
+        self._restarts.cancel()
+        self._agents.tell_all(EndRoles(self._generation.number, grace))
 
     def _act_on_failure(self) -> None:
         if not self._failures or self._signals.count:
@@ -352,17 +356,15 @@ class Controller(Stage):
         root = failures.root_cause(self._failures)
         if root.cause is not failures.Cause.USER_ERROR:
             self._tell_of(root.spec, "worker_lost", reason=root.message, cause=root.cause.label)
-        verdict = failures.decide(root, self._outcome.restarts, self._recovery.max_restarts)
-        if verdict is Verdict.FAIL:
+        if not self._restarts.allow(root):
             self._outcome.failure = root
             self._phase = Phase.OVER
             return
-        self._generation += 1
-        self._outcome.restarts += 1
-        self.emit("restart", generation=self._generation, reason=root.message)
-        self._start_generation()
+        self._generation.number += 1
+        self._plan_generation(self._announce_restart(root.message))
 
     def _shutdown(self) -> None:
+        self._restarts.close()
         self._agents.wait_for_all(seconds=10)
         self._agents.tell_all(Shutdown())
         try:
@@ -373,10 +375,8 @@ class Controller(Stage):
     # What is offered to whoever conducts
 
     def send(self, spec: RoleSpec, message: Messages, buffers: Sequence[Any] = ()) -> None:
-        """See `Stage`; to a role that is not there (yet or any more), nothing is sent."""
-        peer = self._members[spec].peer if spec in self._members else None
-        if peer is not None:
-            self._server.send(peer, message, buffers)
+        """See `Stage`."""
+        self._generation.send(spec, message, buffers)
 
     def send_peer(self, peer: bytes, message: Messages) -> None:
         """See `Stage`."""
@@ -384,8 +384,7 @@ class Controller(Stage):
 
     def roles(self, role: Role) -> list[RoleSpec]:
         """See `Stage`."""
-        members = self._members.all()
-        return [m.spec for m in members if m.spec.role is role and m.peer is not None]
+        return self._generation.roles(role)
 
     def emit(self, kind: str, **fields: Any) -> None:
         """See `Stage`."""

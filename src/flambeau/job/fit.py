@@ -190,7 +190,6 @@ def _run_job(
     payload = {
         "settings": settings.model_dump(mode="json"),
         "run_dir": str(run.path.resolve()),
-        "resume": goes_on,
         "init_from": initial.get("run"),
         "init_patterns": initial.get("patterns"),
         "init_step": None if start is None else start.name,

@@ -136,13 +136,12 @@ class Free(Conducting):
     def _set_up(self, data: PlanData) -> None:
         if self._plan is not None:
             return  # a worker that replaces the first one
-        self._plan = self._make_plan(data)
+        self._plan, self._carried = self._make_plan(data), data.progress
         self._warn_of_idle_workers(self._plan)
         if data.state is not None:
             self._plan.load(data.state["plan"], whole_epoch=data.state.get("other_parts", False))
             self._progress.step = self._evaluated_at = self._saved_at = data.state["step"]
             self._progress.rows = self._plan.rows.applied
-            self._carried = data.state["progress"]
         if self._settings.max_steps is not None:
             left = max(0, self._settings.max_steps - self._progress.step)
             self._budget = StepBudget(left, self._settings.cluster.workers)

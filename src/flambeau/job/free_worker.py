@@ -7,7 +7,7 @@ import torch
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.references import checkpoint_path
-from flambeau.checkpoint.store import TrainingState, read_checkpoint
+from flambeau.checkpoint.store import TrainingState
 from flambeau.config import JobSettings
 from flambeau.config.strategies import ParameterServer
 from flambeau.coordination.consistency import Asynchronous, Bounded, ConsistencyPolicy
@@ -30,6 +30,7 @@ from flambeau.job.table_saving import table_saving
 from flambeau.training import randomness
 from flambeau.training.callbacks import Callbacks
 from flambeau.training.free_loop import FreeParts, FreeTrainer
+from flambeau.training.milestones import Milestones
 from flambeau.training.position import Position
 
 #: AUC is exact up to so many rows, since scores of all workers pass through the coordinator.
@@ -58,10 +59,7 @@ class FreeWorker:
     def run(self) -> dict[str, Any]:
         """Build everything, tell the coordinator what there is to do, train, and summarise."""
         settings, where, build = self._settings, self._where, self._build
-        begin = where.link.wait_until_all_joined()
-        state = None
-        if begin.checkpoint is not None:
-            state = read_checkpoint(where.run.checkpoints / begin.checkpoint)
+        state = checkpointing.starting_state(where.run, where.link)
         randomness.seed_all(settings.seed)
         source = build.source()
         model = build.model(fresh=state is None)
@@ -110,8 +108,7 @@ class FreeWorker:
             trainer.milestones.restored()
         self._announce(source, total, trainer)
         if group.first:
-            over = trainer.milestones.finished_early
-            where.link.send(self._plan_data(source, state, over=over))
+            where.link.send(self._plan_data(source, state, trainer.milestones))
         return self._train(trainer, saving, conductor)
 
     def _train(
@@ -162,25 +159,24 @@ class FreeWorker:
             return Bounded(strategy.staleness)
         return Asynchronous()
 
-    def _plan_data(self, source: Source, state: TrainingState | None, *, over: bool) -> PlanData:
-        """`over`: early stopping had ended the run, so it does not train on."""
-        spec = self._where.link.spec
+    def _plan_data(
+        self, source: Source, state: TrainingState | None, milestones: Milestones
+    ) -> PlanData:
+        spec, progress = self._where.link.spec, milestones.dump()
         before = None
         if state is not None:
-            saved = state.extra["plan"]
-            names = ("best", "patience", "metrics", "history", "watching")
-            progress = {name: state.extra[name] for name in names if name in state.extra}
-            before = {**saved, "progress": progress, "over": over}
+            # Early stopping may have ended the run: then it does not train on.
+            before = {**state.extra["plan"], "over": milestones.finished_early}
         if isinstance(source, IterableSource):
-            return PlanData(spec, "shares", [spec.world], before)
+            return PlanData(spec, "shares", [spec.world], before, None, progress)
         if isinstance(source, IndexedSource):
-            return PlanData(spec, "rows", [len(source)], before)
+            return PlanData(spec, "rows", [len(source)], before, None, progress)
         shards, homes = source.shards(), None
         if isinstance(source, SpooledSource):
             homes = [int(shard.path) for shard in shards]
             if before is not None:
                 before["other_parts"] = checkpointing.other_parts(state, self._where.payload)
-        return PlanData(spec, "shards", [shard.rows for shard in shards], before, homes)
+        return PlanData(spec, "shards", [shard.rows for shard in shards], before, homes, progress)
 
     def _batches(self, source: Source) -> int | None:
         """Batches of an epoch, if that can be known."""

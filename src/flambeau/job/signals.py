@@ -4,8 +4,17 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from types import FrameType
 from typing import Any, final
+
+
+class Wish(Enum):
+    """What signals ask for now."""
+
+    NONE = "nothing"
+    STOP = "stop in good order; asked for once"
+    END = "end at once"
 
 
 @final
@@ -15,6 +24,16 @@ class Signals:
     def __init__(self) -> None:
         self.count = 0
         self.last: signal.Signals | None = None
+        self._deadline: float | None = None
+
+    def wish(self, now: float, grace_seconds: float) -> Wish:
+        """What is asked for: to stop, then, after a second signal or the time of grace, to end."""
+        if not self.count:
+            return Wish.NONE
+        if self._deadline is None:
+            self._deadline = now + grace_seconds
+            return Wish.STOP
+        return Wish.END if self.count > 1 or now > self._deadline else Wish.NONE
 
     @contextmanager
     def caught(self) -> Iterator[None]:

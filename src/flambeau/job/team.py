@@ -1,20 +1,19 @@
 """Which roles a job has, how they are conducted, and what they go on from."""
 
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from flambeau.checkpoint import RunDirectory
-from flambeau.checkpoint.manifest import Manifest
-from flambeau.checkpoint.references import checkpoints
 from flambeau.config import JobSettings, Local
 from flambeau.config.strategies import AllReduce, ParameterServer
-from flambeau.coordination.protocol import Role
-from flambeau.errors import CheckpointError, ConfigError
+from flambeau.coordination.placement import place_roles
+from flambeau.coordination.protocol import Role, RoleSpec
+from flambeau.errors import ConfigError
 from flambeau.job.carrying import Carrier
 from flambeau.job.conducting import AmongThemselves, Conducting, InRounds
 from flambeau.job.free_conducting import Free
+from flambeau.job.starting_points import StartingPoints
 from flambeau.kernels.cores import usable_cores
 
 SERVERS_PER_CORE = 8
@@ -29,7 +28,7 @@ class Team:
     evaluator: bool = False
     servers: int = 0
     conducting: Conducting | None = None
-    checkpoint: Callable[[int], str | None] = lambda attempt: None
+    starts: StartingPoints = field(default_factory=StartingPoints)
     carrier: Carrier | None = None
 
     @property
@@ -37,6 +36,17 @@ class Team:
         """Every kind of role that there is."""
         others = {Role.SERVER: self.servers > 0, Role.EVALUATOR: self.evaluator}
         return [self.role, *(role for role, wanted in others.items() if wanted)]
+
+    def place(self, agents: int, generation: int) -> dict[int, list[RoleSpec]]:
+        """The roles of a generation, by the agent that starts them."""
+        return place_roles(
+            agents,
+            self.workers,
+            generation,
+            role=self.role,
+            servers=self.servers,
+            evaluator=self.evaluator,
+        )
 
 
 def make_team(
@@ -49,7 +59,7 @@ def make_team(
         evaluator=settings.evaluator,
         servers=0 if isinstance(strategy, AllReduce) else strategy.servers,
         conducting=_conducting(settings),
-        checkpoint=_chooser(run, resumes),
+        starts=StartingPoints(run, resumes=resumes),
         carrier=_carrier(run, settings, initial),
     )
 
@@ -92,26 +102,3 @@ def _conducting(settings: JobSettings) -> Conducting:
     if not strategy.lockstep:
         return Free(settings)
     return InRounds(settings, tells_progress=isinstance(strategy, ParameterServer))
-
-
-def _chooser(run: RunDirectory, resumes: bool) -> Callable[[int], str | None]:
-    """What a process goes on from: nothing at first, unless the run is continued."""
-
-    def choose(attempt: int) -> str | None:
-        if not (resumes or attempt):
-            return None
-        for path in reversed(checkpoints(run)):
-            if _is_whole(path):
-                return path.name
-        return None
-
-    return choose
-
-
-def _is_whole(directory: Path) -> bool:
-    """Whether a checkpoint's manifest is sound and its files have their sizes."""
-    try:
-        files = Manifest.read(directory).files
-        return all((directory / name).stat().st_size == entry.size for name, entry in files.items())
-    except (CheckpointError, OSError):
-        return False

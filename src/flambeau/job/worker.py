@@ -6,10 +6,9 @@ from typing import Any
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.references import checkpoint_path
-from flambeau.checkpoint.store import TrainingState, read_checkpoint
 from flambeau.clusters.child import ChildSpec
 from flambeau.config import JobSettings
-from flambeau.config.strategies import AllReduce, ParameterServer
+from flambeau.config.strategies import ParameterServer
 from flambeau.coordination.link import Link
 from flambeau.coordination.protocol import WantStop
 from flambeau.data import IndexedSource
@@ -59,7 +58,7 @@ class LockstepWorker:
     def run(self) -> dict[str, Any]:
         """Build everything, go on from a checkpoint if there is one, train, and summarise."""
         settings, group, build = self._settings, self._group, self._build
-        state = self._find_checkpoint()
+        state = checkpointing.starting_state(self._where.run, self._where.link)
         randomness.seed_all(settings.seed)
         source = build.source()
         model = build.model(fresh=state is None)
@@ -142,17 +141,6 @@ class LockstepWorker:
         }
         trainer.strategy.close()
         return summary
-
-    def _find_checkpoint(self) -> TrainingState | None:
-        where = self._where
-        if where.payload.get("mirrored") or not isinstance(self._settings.strategy, AllReduce):
-            # Servers and workers, and machines with files of their own, must take the same one.
-            path = where.link.wait_until_all_joined().checkpoint
-            return read_checkpoint(where.run.checkpoints / path) if path is not None else None
-        restarted = where.link.spec.generation > 0
-        if not (where.payload["resume"] or restarted):
-            return None
-        return checkpointing.find_checkpoint(where.run, self._group, where.warn)
 
     def _pulse(self, position: Position) -> Pulse:
         """How workers compare notes; with servers the coordinator does, so that nobody waits."""

@@ -29,7 +29,8 @@ The kinds of events and their fields:
     exception    rank, role, error (its type), text, traceback (with all frames)
     worker_lost  rank, role ("worker", "server" or "evaluator"), reason, cause ("exception",
                  "died", "silent" or "lost_peer")
-    restart      generation, reason; with rank and role, of this process alone
+    restart      generation, reason; with rank and role, of this process alone; optional: delay
+                 (seconds until then)
     log          rank, role, stream ("stdout" or "stderr"), text
     warning      text
     job_end      status ("finished", "stopped_early", "stopped" or "failed"), step, error (or

@@ -215,7 +215,8 @@ def _message(kind: str, fields: dict[str, Any]) -> Iterator[str | Text]:
         case "restart":
             alone = f"{_who(fields)} starts again" if "rank" in fields else None
             what = alone or f"restart as generation {fields['generation']}"
-            yield f"{what}: {fields['reason']}"
+            when = f" in {fields['delay']:.0f} s" if fields.get("delay") else ""
+            yield f"{what}{when}: {fields['reason']}"
         case "job_end":
             yield _job_end(fields)
 

@@ -124,10 +124,9 @@ class Milestones:
         for name, schedule in self._watching().items():
             if name in values.get("watching", {}):
                 schedule.load_state_dict(values["watching"][name])
-        if values.get("saved") is not None:
+        if "saved" in values:
             # One that takes a lost worker's place must save when the others do, and only then.
-            step, evaluated = values["saved"]
-            self._saved = step, evaluated
+            self._saved = values["saved"] and (values["saved"][0], values["saved"][1])
 
     def _is_evaluated(self) -> bool:
         """Whether this very step has been evaluated, perhaps before the run was resumed."""

@@ -19,17 +19,27 @@ from flambeau.checkpoint.store import (
     STATE,
     TrainingState,
     make_room,
-    newest_readable,
     read_checkpoint,
     write_checkpoint,
 )
 from flambeau.errors import CheckpointError
+from flambeau.job.starting_points import StartingPoints
 
 MakeState = Callable[[int], TrainingState]
 
 
 def silent(message: str) -> None:
     """A `warn` for where the warnings are not what is tested."""
+
+
+def newest_readable(run: RunDirectory, warn: Callable[[str], None]) -> TrainingState | None:
+    """The state that a resumed job starts from."""
+    points = StartingPoints(run, resumes=True)
+    point = points.choose(again=False).result()
+    points.close()
+    for text in point.skipped:
+        warn(text)
+    return None if point.checkpoint is None else read_checkpoint(run.checkpoints / point.checkpoint)
 
 
 def assert_same(one: TrainingState, other: TrainingState) -> None:

@@ -26,6 +26,10 @@ from flambeau.job.free_conducting import Free
 BATCH = 4
 
 
+#: What the first worker knows of its milestones when it begins.
+PROGRESS = {"metrics": {"auc": 0.25}, "saved": None}
+
+
 class Job:
     """Free workers whose every word is said by the test."""
 
@@ -44,7 +48,7 @@ class Job:
 
     def plan(self, rows: int = 8, kind: Any = "rows", state: dict[str, Any] | None = None) -> "Job":
         sizes = [len(self.stage.members)] if kind == "shares" else [rows]
-        self.say(PlanData(self.stage.members[0], kind, sizes, state))
+        self.say(PlanData(self.stage.members[0], kind, sizes, state, None, PROGRESS))
         return self
 
     def begun(self, rows: int = 8, **plan: Any) -> "Job":
@@ -614,7 +618,7 @@ def test_a_replacement_completes_an_exchange_that_was_open() -> None:
 def saved_state(job: Job) -> dict[str, Any]:
     moment = job.free._moment
     assert moment is not None
-    return {**moment.plan, "progress": {"metrics": {"auc": 0.5}}}
+    return moment.plan
 
 
 def after_one_task(**settings: Any) -> dict[str, Any]:
@@ -642,7 +646,7 @@ def test_a_resumed_job_counts_on() -> None:
     moment = job.moment()
     assert moment is not None
     assert (moment.step, moment.last) == (4, True)
-    assert moment.progress == {"metrics": {"auc": 0.5}}
+    assert moment.progress == PROGRESS
     rows = job.free.rows()
     assert rows is not None
     assert rows["applied"] == 16
