@@ -22,6 +22,6 @@ def test_the_first_model_trains_goes_on_and_predicts(tmp_path: Path) -> None:
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
-    assert "64 x 2 = 128 rows a step" in done.stderr
+    assert "a step has 128 rows, 64 from each of 2 workers" in done.stderr
     assert "going on from step 120" in done.stderr
     assert (tmp_path / "scores.parquet").exists()

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 from rich.text import Text
 
+from flambeau.config.plural import number_of
 from flambeau.observe.event import Event, Observer
 from flambeau.observe.served import Shards
 
@@ -172,7 +173,7 @@ def _servers(shards: Shards) -> str:
     if not shards.count:
         return ""
     late = "" if shards.staleness is None else f", staleness {shards.staleness:.1f}"
-    return f"  {shards.count} server{'s' * (shards.count > 1)}{late}"
+    return f"  {number_of(shards.count, 'server')}{late}"
 
 
 def _valid(metrics: dict[str, Any]) -> str:
@@ -226,15 +227,19 @@ def _who(fields: dict[str, Any]) -> str:
 
 
 def _job_start(job: dict[str, Any]) -> Iterator[str]:
-    workers, rows = job["workers"], f"{job['batch_size']}"
-    if job["global_batch"] != job["batch_size"]:
-        rows = f"{job['batch_size']} x {workers} = {job['global_batch']}"
-    yield (
-        f"run {job['name']}: {rows} rows a step, "
-        f"{workers} worker{'s' * (workers > 1)}, {job['run_dir']}"
-    )
+    yield f"run {job['name']}: a step has {_rows_of_a_step(job)}, {job['run_dir']}"
     if job["resumed_step"]:
         yield f"going on from step {job['resumed_step']}"
+
+
+def _rows_of_a_step(job: dict[str, Any]) -> str:
+    """Which rows one update is made from, which depends on how workers agree."""
+    size, workers, together = job["batch_size"], job["workers"], job["global_batch"]
+    if workers == 1:
+        return f"{number_of(size, 'row')}, 1 worker"
+    if together == size:
+        return f"{number_of(size, 'row')} of one of {workers} workers, which update separately"
+    return f"{number_of(together, 'row')}, {size:,} from each of {workers} workers"
 
 
 def _job_end(end: dict[str, Any]) -> str:

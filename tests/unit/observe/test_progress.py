@@ -70,12 +70,20 @@ def terminal() -> Iterator[TextIO]:
 
 def test_the_start_says_how_large_a_step_is() -> None:
     assert shown(job_start()) == [
-        "run digits: 64 x 2 = 128 rows a step, 2 workers, runs/digits",
+        "run digits: a step has 128 rows, 64 from each of 2 workers, runs/digits",
+    ]
+
+
+def test_the_start_says_when_a_step_is_one_workers() -> None:
+    assert shown(job_start(global_batch=64)) == [
+        "run digits: a step has 64 rows of one of 2 workers, which update separately, runs/digits",
     ]
 
 
 def test_one_worker_is_singular() -> None:
-    assert ", 1 worker, " in shown(job_start(workers=1, global_batch=64))[0]
+    assert shown(job_start(workers=1, global_batch=64)) == [
+        "run digits: a step has 64 rows, 1 worker, runs/digits",
+    ]
 
 
 def test_a_resumed_run_says_where_it_goes_on() -> None:
