@@ -221,7 +221,7 @@ def test_a_task_without_rows(spark: "SparkSession", tmp_path: Path) -> None:
 
 
 def test_too_few_slots_are_told_at_once(spark: "SparkSession", tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"runs 2 task\(s\) at a time"):
+    with pytest.raises(ConfigError, match=r"runs 2 tasks at a time"):
         fb.fit(
             Net,
             train=quadrants(spark),

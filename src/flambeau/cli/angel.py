@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 
 import typer
 
+from flambeau.config.plural import number_of
 from flambeau.observe import Event, Observer
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def _train(job: "AngelJob") -> None:
 
     training = Training(job)
     typer.echo(
-        f"model {training.model.contract.kind}, {training.rows[0]} rows in {job.train_input}"
+        f"model {training.model.contract.kind}, {number_of(training.rows[0], 'row')} in "
+        f"{job.train_input}"
     )
     if training.label_map and not job.label_map:
         typer.echo(report(training.label_map))
@@ -64,7 +66,7 @@ def _predict(job: "AngelJob") -> None:
     from flambeau.compat.angel.predicting import predict
 
     path, rows = predict(job)
-    typer.echo(f"{rows} rows written to {path}")
+    typer.echo(f"{number_of(rows, 'row')} written to {path}")
 
 
 @final

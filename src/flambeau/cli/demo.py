@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flambeau.config.plural import number_of
+
 if TYPE_CHECKING:
     from flambeau.data.generated import Truth
     from flambeau.job.result import Result
@@ -114,4 +116,4 @@ def _tables(report: dict[str, Any]) -> Iterable[str]:
     from flambeau.observe.served import tables_in
 
     for name, counters in tables_in(report["servers"].values()).items():
-        yield f"{name} with {counters['rows']:,} rows"
+        yield f"{name} with {number_of(counters['rows'], 'row')}"

@@ -16,6 +16,7 @@ from typing import final
 from rich.console import Console
 from rich.table import Table
 
+from flambeau.config.plural import number_of
 from flambeau.kernels.cores import usable_cores
 
 _GIB = 1 << 30
@@ -107,7 +108,9 @@ def _cores() -> Check:
     detail = f"{allowed} of {os.cpu_count()}"
     if quota is None or quota >= allowed:
         return Check("cores", True, detail)
-    remedy = f"use at most {max(1, int(quota))} workers, or raise the container's CPU limit"
+    remedy = (
+        f"use at most {number_of(max(1, int(quota)), 'worker')}, or raise the container's CPU limit"
+    )
     return Check("cores", False, f"{detail}, but a quota of {quota:g}", remedy)
 
 

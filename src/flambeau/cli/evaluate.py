@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from flambeau.cli.given import FormatOption, OptionsOption, RunArgument, open_run, parse_data
+from flambeau.config.plural import number_of
 
 
 def evaluate(
@@ -52,7 +53,7 @@ def show(found: dict[str, Any], metrics: dict[str, float], *, as_json: bool) -> 
     from rich.console import Console
     from rich.table import Table
 
-    typer.echo("{run} {checkpoint}, {rows} rows".format(**found))
+    typer.echo(f"{found['run']} {found['checkpoint']}, {number_of(found['rows'], 'row')}")
     table = Table("metric", "value")
     for name, value in metrics.items():
         table.add_row(name, f"{value:.6g}")

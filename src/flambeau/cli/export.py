@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from flambeau.cli.given import OptionsOption, RunArgument, open_run, parse_data
+from flambeau.config.plural import number_of
 
 
 def export(
@@ -40,4 +41,7 @@ def export(
     removed = sum(table.removed for table in made.tables.values())
     graph = made.graph.file if made.graph_here else "no graph (it has not changed)"
     left = f", {removed} removed" if since else ""
-    typer.echo(f"{graph} and {rows} rows of {len(made.tables)} tables{left} written to {out}")
+    typer.echo(
+        f"{graph} and {number_of(rows, 'row')} of {number_of(len(made.tables), 'table')}{left} "
+        f"written to {out}"
+    )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flambeau.config.plural import number_of
+
 if TYPE_CHECKING:
     from flambeau.data.generated import Truth
 
@@ -69,7 +71,9 @@ def _progress(rows: int) -> Iterator[Callable[[int], None]]:
 
 def _show(truth: "Truth", out: Path) -> None:
     settings = truth.settings
-    typer.echo(f"{settings.rows:,} rows of {settings.days} days written to {out}")
+    typer.echo(
+        f"{number_of(settings.rows, 'row')} of {number_of(settings.days, 'day')} written to {out}"
+    )
     typer.echo("Best reachable, by the true probabilities:")
     width = max(map(len, truth.overall))
     for task, score in truth.overall.items():

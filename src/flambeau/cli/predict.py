@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from flambeau.cli.given import FormatOption, OptionsOption, RunArgument, open_run, parse_data
+from flambeau.config.plural import number_of
 
 
 def predict(
@@ -37,7 +38,7 @@ def predict(
     options = PredictionOptions(workers, batch_size, part_rows)
     with _counted() as on_rows:
         rows = predict_run(directory, settings, which, given, out, options, on_rows)
-    typer.echo(f"{rows} rows written to {out}")
+    typer.echo(f"{number_of(rows, 'row')} written to {out}")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flambeau.cli.given import RunArgument
+from flambeau.config.plural import number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,7 +140,7 @@ def _export(table: "MappedTable", out: Path) -> None:
     from flambeau.tables.table_export import vectors, write_vectors
 
     rows = write_vectors(table.spec, _watched(vectors(table), len(table)), out)
-    typer.echo(f"{rows} rows written to {out}")
+    typer.echo(f"{number_of(rows, 'row')} written to {out}")
 
 
 def _watched(batches: "Iterator[pa.RecordBatch]", rows: int) -> "Iterator[pa.RecordBatch]":

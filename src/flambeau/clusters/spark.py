@@ -19,6 +19,7 @@ from flambeau.clusters.spark_columns import for_arrow
 from flambeau.clusters.spark_task import Order
 from flambeau.clusters.spool import MARKER
 from flambeau.config import Spark
+from flambeau.config.plural import number_of
 from flambeau.errors import ConfigError, DataError, MissingDependencyError, UserError
 from flambeau.kernels.cores import usable_cores
 from flambeau.version import __version__
@@ -238,9 +239,9 @@ def require_slots(session: Any, tasks: int) -> None:
     )
     if slots is not None and tasks > slots:
         raise ConfigError(
-            f"cluster=Spark({tasks}): this session runs {slots} task(s) at a time, and a barrier "
-            f"stage needs all at once: ask for {slots} workers, or give the session more cores "
-            f"(now spark.master is {setting(session, 'spark.master', '')})"
+            f"cluster=Spark({tasks}): this session runs {number_of(slots, 'task')} at a time, and "
+            f"a barrier stage needs all at once: ask for {number_of(slots, 'worker')}, or give "
+            f"the session more cores (now spark.master is {setting(session, 'spark.master', '')})"
         )
 
 

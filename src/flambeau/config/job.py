@@ -21,6 +21,7 @@ from flambeau.config.parts import (
     Observe,
     Recovery,
 )
+from flambeau.config.plural import number_of
 from flambeau.config.schedule import Schedule
 from flambeau.config.settings import Settings, nearest
 from flambeau.config.strategies import AllReduce, Hybrid, ParameterServer, Strategy
@@ -185,8 +186,9 @@ class JobSettings(Settings):
         strategy, workers = self.strategy, self.cluster.workers
         if isinstance(strategy, ParameterServer) and strategy.backup_workers >= workers:
             raise ValueError(
-                f"strategy.backup_workers={strategy.backup_workers} with {workers} worker(s): give "
-                f"0 to {workers - 1}, so that a step has at least one gradient"
+                f"strategy.backup_workers={strategy.backup_workers} with "
+                f"{number_of(workers, 'worker')}: give 0 to {workers - 1}, so that a step has at "
+                "least one gradient"
             )
         if isinstance(strategy, ParameterServer | Hybrid) and isinstance(self.optimizer, dict):
             raise ValueError("several optimizers need AllReduce: servers apply one update a step")

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import final
 
+from flambeau.config.plural import number_of
 from flambeau.errors import ConfigError
 
 
@@ -28,8 +29,8 @@ class Synchronous(ConsistencyPolicy):
     def __init__(self, workers: int, backup_workers: int = 0) -> None:
         if not 0 <= backup_workers < workers:
             raise ConfigError(
-                f"backup_workers={backup_workers} with {workers} workers: give 0 to {workers - 1}, "
-                "so that a round has at least one member"
+                f"backup_workers={backup_workers} with {number_of(workers, 'worker')}: give 0 to "
+                f"{workers - 1}, so that a round has at least one member"
             )
         self._needed = workers - backup_workers
 

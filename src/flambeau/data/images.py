@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from flambeau.config import Images
+from flambeau.config.plural import number_of
 from flambeau.data.batch import Batch
 from flambeau.errors import ConfigError, DataError
 
@@ -60,8 +61,8 @@ class ImageTransform:
         channels = images.shape[1]
         if len(mean) != channels:
             raise ConfigError(
-                f"images.mean and images.std have {len(mean)} values, "
-                f"but column {name!r} has {channels} channels"
+                f"images.mean and images.std have {number_of(len(mean), 'value')}, but column "
+                f"{name!r} has {number_of(channels, 'channel')}"
             )
         return (images - _per_channel(mean, images)) / _per_channel(std, images)
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, final
 import torch
 from torch import Tensor
 
+from flambeau.config.plural import number_of
 from flambeau.errors import DataError, ModelError, NotATensorError
 
 
@@ -83,8 +84,9 @@ class Jagged:
         if self.width != 1 or len(wrong):
             row = int(wrong[0]) if len(wrong) else 0
             raise DataError(
-                f"row {row} of the batch has {int(self.lengths[row])} ids, not one for each of "
-                f"{width} fields; give fields with the ids (libffm), or use a model without fields"
+                f"row {row} of the batch has {number_of(int(self.lengths[row]), 'id')}, not one "
+                f"for each of {number_of(width, 'field')}; give fields with the ids (libffm), or "
+                "use a model without fields"
             )
         offsets = torch.arange(len(self.ids) + 1)
         return replace(self, offsets=offsets, fields=None, width=width)

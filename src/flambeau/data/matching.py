@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from flambeau.config.plural import number_of
 from flambeau.data.parameters import batch_parameter
 from flambeau.errors import ModelError
 
@@ -62,8 +63,8 @@ def _by_position(columns: tuple[str, ...], parameters: Parameters) -> tuple[str,
         return ()
     if not takes_any and not len(required) <= len(columns) <= len(room):
         raise ModelError(
-            f"the data has {len(columns)} input column(s) ({quoted(columns)}), but forward() "
-            f"takes {quoted(room)}; name them with inputs={{parameter: column}}"
+            f"the data has {number_of(len(columns), 'input column')} ({quoted(columns)}), but "
+            f"forward() takes {quoted(room)}; name them with inputs={{parameter: column}}"
         )
     return columns
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from flambeau.config.plural import number_of
 from flambeau.data.jagged import Jagged
 from flambeau.errors import ModelError
 
@@ -38,8 +39,8 @@ def check_width(table: str, ids: Jagged, fields: int | None, pooling: str) -> No
     """Refuse bags that are not one for each field, and several in a row that are not pooled."""
     if fields is not None and ids.width != fields:
         raise ModelError(
-            f"table '{table}': a row has {ids.width} bag(s) of ids; give one for each of {fields} "
-            "fields"
+            f"table '{table}': a row has {number_of(ids.width, 'bag')} of ids; give one for each "
+            f"of {number_of(fields, 'field')}"
         )
     if pooling == "none" and (ids.width != 1 or fields is not None):
         raise ModelError(

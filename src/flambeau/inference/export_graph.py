@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from flambeau.config.plural import number_of
 from flambeau.data.jagged import Jagged
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.errors import ModelError
@@ -233,6 +234,7 @@ def _require_same(rows: int, found: Sequence[Tensor], expected: Sequence[Tensor]
         )
         if not same:
             raise ModelError(
-                f"the graph does not give what the model gives for {rows} row(s): forward() must "
-                "do the same for any rows, and not branch on values or on their number"
+                f"the graph does not give what the model gives for {number_of(rows, 'row')}: "
+                "forward() must do the same for any rows, and not branch on values or on their "
+                "number"
             )

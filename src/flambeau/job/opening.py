@@ -23,6 +23,7 @@ from flambeau.config import (
     JobSettings,
     SpooledData,
 )
+from flambeau.config.plural import number_of
 from flambeau.coordination.plans import HomePlan, IndexedPlan, StreamedPlan
 from flambeau.data import IndexedSource, IterableSource, Share, Source, StreamedSource, open_source
 from flambeau.data.batch import Batch
@@ -220,7 +221,10 @@ def skipped_rows(source: Source) -> int:
 
 def skipped_text(rows: int) -> str:
     """What the user is told of rows that are left out."""
-    return f"{rows:,} bad rows of the data were left out, as on_bad_row='skip' asks for"
+    return (
+        f"{number_of(rows, 'bad row')} of the data {'was' if rows == 1 else 'were'} left out, as "
+        "on_bad_row='skip' asks for"
+    )
 
 
 def make_loader(
@@ -268,13 +272,13 @@ def make_loader(
 def _check_rows(rows: int, place: Place) -> None:
     if rows < place.workers:
         raise DataError(
-            f"the data has {rows} row(s) for {place.workers} workers; use fewer workers"
+            f"the data has {number_of(rows, 'row')} for {place.workers} workers; use fewer workers"
         )
 
 
 def _check_steps(steps: int, rows: int, workers: int, size: int) -> None:
     if not steps:
         raise DataError(
-            f"with drop_last no step is left: {rows} rows are fewer than {size} x {workers}; "
-            "use a smaller batch_size"
+            f"with drop_last no step is left: the data has {number_of(rows, 'row')}, fewer than "
+            f"{size} x {workers}; use a smaller batch_size"
         )

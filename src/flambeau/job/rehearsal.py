@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flambeau.config.plural import number_of
 from flambeau.data import IndexedSource, IterableSource, Source
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
@@ -148,8 +149,8 @@ def _check_classes(source: IndexedSource, binder: Binder, output: Tensor, name: 
             row = int(bad[0, 0])
             raise DataError(
                 f"label {label[row].item():g} in row {start + row} of column '{labels[0]}' of "
-                f"{name}= does not fit: the model gives {classes} classes, so labels are 0 to "
-                f"{classes - 1}; map others with label_map={{label: class}}"
+                f"{name}= does not fit: the model gives {number_of(classes, 'class', 'classes')}, "
+                f"so labels are 0 to {classes - 1}; map others with label_map={{label: class}}"
             )
 
 
@@ -162,5 +163,5 @@ def _shape(value: object) -> str:
     if isinstance(value, Tensor):
         return f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')}"
     if isinstance(value, Jagged):
-        return f"a Jagged of {len(value)} rows"
+        return f"a Jagged of {number_of(len(value), 'row')}"
     return f"a {type(value).__name__}"

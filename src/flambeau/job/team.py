@@ -6,6 +6,7 @@ from pathlib import Path
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import JobSettings, Local
+from flambeau.config.plural import number_of
 from flambeau.config.strategies import AllReduce, ParameterServer
 from flambeau.coordination.placement import place_roles
 from flambeau.coordination.protocol import Role, RoleSpec
@@ -88,8 +89,8 @@ def require_room(settings: JobSettings) -> None:
         return  # those who place the agents know what they have
     if servers > SERVERS_PER_CORE * cores:
         raise ConfigError(
-            f"strategy.servers={servers}: this machine has {cores} core(s), which hold at most "
-            f"{SERVERS_PER_CORE * cores} servers; one for each worker is plenty"
+            f"strategy.servers={servers}: this machine has {number_of(cores, 'core')}, room for "
+            f"at most {SERVERS_PER_CORE * cores} servers; one for each worker is plenty"
         )
 
 

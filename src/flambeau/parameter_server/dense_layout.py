@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from flambeau.config.plural import number_of
 from flambeau.errors import ModelError
 
 Plain = bool | int | float | str | None
@@ -110,8 +111,8 @@ def trained_parameters(model: nn.Module, optimizer: Optimizer) -> dict[str, nn.P
     if strangers:
         shapes = sorted(str(list(parameter.shape)) for parameter in strangers)
         raise ModelError(
-            f"the optimizer has {len(strangers)} parameter(s) that the model does not have, of "
-            f"shape {shapes[0]}; give it parameters of the model only"
+            f"the optimizer has {number_of(len(strangers), 'parameter')} that the model does not "
+            f"have, of shape {shapes[0]}; give it parameters of the model only"
         )
     return trained
 

@@ -94,7 +94,8 @@ def _score_slice(
             output = module(*positional, **named)
     except RuntimeError as error:
         names = ", ".join(f"'{name}'" for name in records.schema.names)
-        raise DataError(f"forward() does not take the column(s) {names}: {error}") from error
+        columns = "column" if len(records.schema) == 1 else "columns"
+        raise DataError(f"forward() does not take the {columns} {names}: {error}") from error
     found = spark_columns(output, meeting.loss)
     lengths = {len(column) for column in found.values()}
     if lengths != {len(records)}:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from flambeau.config.plural import number_of
 from flambeau.errors import DataError
 from flambeau.tables.ids import Ids
 from flambeau.tables.table import Table
@@ -69,7 +70,10 @@ def _is_list(kind: Any) -> bool:
 
 def _ids(column: Any, path: str | Path) -> Ids:
     if column.null_count:
-        raise DataError(f"init file '{path}': {column.null_count} ids are null; give each row one")
+        raise DataError(
+            f"init file '{path}': {number_of(column.null_count, 'row')} without an id (null); "
+            "give each row one"
+        )
     try:
         ids: Ids = column.cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid as error:

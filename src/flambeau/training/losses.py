@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from flambeau.config.labels import map_advice
+from flambeau.config.plural import number_of
 from flambeau.config.settings import nearest
 from flambeau.data.batch import Batch
 from flambeau.errors import ConfigError, DataError, ModelError
@@ -186,7 +187,7 @@ def task_outputs(output: Any, label: Mapping[str, Any]) -> dict[str, Any]:
         )
     raise ModelError(
         f"the tasks {list(label)} need a model that gives {{task: output}}, or a tuple of "
-        f"{len(label)} outputs in this order; the model gave {_describe(output)}"
+        f"{number_of(len(label), 'output')} in this order; the model gave {_describe(output)}"
     )
 
 
@@ -319,7 +320,8 @@ def check_binary(name: str, label: Tensor) -> None:
 
 
 def _check_classes(name: str, label: Tensor, classes: int) -> None:
-    hint = f"the model gives {classes} classes, so labels are 0 to {classes - 1}"
+    known = number_of(classes, "class", "classes")
+    hint = f"the model gives {known}, so labels are 0 to {classes - 1}"
     _check_range(name, label, classes - 1, hint)
 
 

@@ -43,7 +43,7 @@ def test_slots(master: str, cpus: int, slots: int | None) -> None:
 def test_too_few_slots() -> None:
     session = Session(spark_master="local-cluster[2,1,1024]")
     require_slots(session, 2)
-    with pytest.raises(ConfigError, match=r"Spark\(3\): this session runs 2 task\(s\) at a time"):
+    with pytest.raises(ConfigError, match=r"Spark\(3\): this session runs 2 tasks at a time"):
         require_slots(session, 3)
 
 

@@ -164,7 +164,7 @@ def test_an_id_beyond_input_dim_says_how_to_get_more(tmp_path):
 def test_a_row_with_another_number_of_ids_is_named(tmp_path):
     model = load(saved(Mats(), tmp_path)).eval()
     bags = Jagged(torch.tensor([1, 7, 2]), torch.tensor([0, 2, 3]))
-    with pytest.raises(DataError, match="n_fields=2, but row 1 of the batch has 1 ids"):
+    with pytest.raises(DataError, match="n_fields=2, but row 1 of the batch has 1 id"):
         model(bags)
 
 

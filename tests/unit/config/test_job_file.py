@@ -240,7 +240,7 @@ def test_where_to_start_from(write: Any) -> None:
         ),
         (
             "strategy: {parameter_server: {backup_workers: 1}}",
-            "strategy.backup_workers=1 with 1 worker(s): give 0 to 0, so that a step has at least "
+            "strategy.backup_workers=1 with 1 worker: give 0 to 0, so that a step has at least "
             "one gradient",
         ),
         ("table_optimizer: 3", "table_optimizer=3: write a name, or {name: adagrad, lr: 0.05}"),

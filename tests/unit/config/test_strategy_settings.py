@@ -15,6 +15,7 @@ from flambeau.config import (
     ParameterServer,
     optim,
 )
+from flambeau.config.plural import number_of
 from flambeau.errors import ConfigError
 
 
@@ -145,8 +146,8 @@ def test_what_is_no_strategy_is_told_what_is(given: Any) -> None:
 def test_there_are_fewer_backup_workers_than_workers(backup: int, workers: int) -> None:
     strategy = ParameterServer(backup_workers=backup)
     assert complaint(job, strategy=strategy, cluster=Local(workers)) == (
-        f"strategy.backup_workers={backup} with {workers} worker(s): give 0 to {workers - 1}, so "
-        "that a step has at least one gradient"
+        f"strategy.backup_workers={backup} with {number_of(workers, 'worker')}: give 0 to "
+        f"{workers - 1}, so that a step has at least one gradient"
     )
     job(strategy=strategy, cluster=Local(backup + 1))
 

@@ -24,7 +24,7 @@ def test_a_round_waits_for_all_but_the_backup_workers(workers: int, backup: int)
 
 @pytest.mark.parametrize(("workers", "backup"), [(1, 1), (4, 4), (4, 9), (4, -1)])
 def test_backup_workers_must_leave_a_member(workers: int, backup: int) -> None:
-    with pytest.raises(ConfigError, match=f"backup_workers={backup} with {workers} workers"):
+    with pytest.raises(ConfigError, match=f"backup_workers={backup} with {workers} worker"):
         Synchronous(workers, backup)
 
 

@@ -119,5 +119,5 @@ def test_missing_image_column_lists_the_columns():
 
 
 def test_channels_must_fit_mean_and_std():
-    with pytest.raises(ConfigError, match="have 1 values, but column 'image' has 3 channels"):
+    with pytest.raises(ConfigError, match="have 1 value, but column 'image' has 3 channels"):
         transform(batch(), mean=(0.5,), std=(0.5,))

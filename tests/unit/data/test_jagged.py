@@ -74,7 +74,7 @@ def test_rows_of_as_many_ids_as_fields_are_bags_of_one():
     each = column.each(2)
     assert lists(each) == [[1], [2], [3], [4]]
     assert len(each) == 2
-    with pytest.raises(DataError, match="row 1 of the batch has 1 ids, not one for each of 2"):
+    with pytest.raises(DataError, match="row 1 of the batch has 1 id, not one for each of 2"):
         from_lists([[1, 2], [3]]).each(2)
 
 

@@ -63,7 +63,7 @@ def test_the_same_ids_are_salted_once():
     ("module", "ids", "message"),
     [
         ({"fields": 3}, torch.tensor([[1, 2]]), "one id for each of 3 fields"),
-        ({"fields": 3}, jagged.stack([torch.tensor([[1, 2]])]), r"2 bag\(s\) of ids; give one for"),
+        ({"fields": 3}, jagged.stack([torch.tensor([[1, 2]])]), r"2 bags of ids; give one for"),
         ({"pooling": "none"}, jagged.stack([torch.tensor([[1, 2]])]), "2 bags in a row need"),
         ({"pooling": "mean"}, from_lists([[1]], [[2.0]]), "weights are for pooling='sum'"),
     ],
@@ -80,7 +80,7 @@ def test_ids_that_know_their_fields_are_grouped_by_them():
     known = Jagged(torch.tensor([5, 4, 6]), offsets, fields=torch.tensor([1, 0, 1]))
     expected = module(Jagged(torch.tensor([4, 5, 6]), torch.tensor([0, 1, 2, 2, 3]), width=2))
     assert torch.equal(module(known), expected)
-    with pytest.raises(DataError, match="row 1 of the batch has 1 ids"):
+    with pytest.raises(DataError, match="row 1 of the batch has 1 id"):
         module(Jagged(torch.tensor([5, 4, 6]), offsets))
 
 

@@ -27,19 +27,19 @@ def opened(tmp_path: Path, name: str = "a.tsv", **given: Any) -> Source:
 
 
 def test_an_option_comes_to_those_of_the_training(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="1 bad rows of the data were left out"):
+    with pytest.warns(UserWarning, match="1 bad row of the data was left out"):
         source = opened(tmp_path, options={"on_bad_row": "skip"})
     assert source.schema.names[:3] == ["click", "bought", "I1"]
 
 
 def test_the_same_format_may_be_named_and_files_be_called_otherwise(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="1 bad rows of the data were left out"):
+    with pytest.warns(UserWarning, match="1 bad row of the data was left out"):
         source = opened(tmp_path, "a.log", format="criteo", options={"on_bad_row": "skip"})
     assert source.schema.names[:3] == ["click", "bought", "I1"]
 
 
 def test_an_option_takes_the_place_of_the_training_s(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no rows: 3 bad rows were skipped"):
+    with pytest.raises(DataError, match="no rows, only 3 bad rows"):
         opened(tmp_path, options={"on_bad_row": "skip", "labels": ["click"]})
 
 

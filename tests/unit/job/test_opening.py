@@ -167,13 +167,13 @@ def test_evaluation_has_a_batch_size_of_its_own_and_drops_nothing() -> None:
 
 def test_fewer_rows_than_workers_are_an_error(parquet: Source) -> None:
     for source in (arrays(), parquet):
-        with pytest.raises(DataError, match=r"10 row\(s\) for 11 workers; use fewer workers"):
+        with pytest.raises(DataError, match=r"10 rows for 11 workers; use fewer workers"):
             load(source, Place(0, 11))
 
 
 def test_drop_last_that_leaves_nothing_is_an_error(parquet: Source) -> None:
     for source in (arrays(), parquet):
-        with pytest.raises(DataError, match="no step is left: 10 rows are fewer than 8 x 2"):
+        with pytest.raises(DataError, match="the data has 10 rows, fewer than 8 x 2"):
             load(source, Place(0, 2), batch_size=8, loading={"drop_last": True})
 
 

@@ -13,6 +13,7 @@ from flambeau.data import Source
 from flambeau.data.binding import Binder
 from flambeau.data.loader import in_order
 from flambeau.data.sources.csv import CsvSource
+from flambeau.data.sources.libsvm import open_libsvm
 from flambeau.embeddings import SparseEmbedding, TableSpec
 from flambeau.errors import DataError, ModelError
 from flambeau.job.opening import array_source, shape_of
@@ -176,6 +177,17 @@ def test_what_does_not_fit_in_either_way_is_the_model_s_own_error(tmp_path: Path
     message = r"fails on the first rows of train=: mat1 and mat2.*its inputs are x: \[2, 3\] int64"
     with pytest.raises(ModelError, match=message):
         looked(Dense(), text(tmp_path), {"x": ["age", "visits", "item"]})
+
+
+def test_inputs_of_ids_are_named_too(tmp_path: Path) -> None:
+    class Fails(nn.Module):
+        def forward(self, features: Any) -> Tensor:
+            raise RuntimeError("no")
+
+    (tmp_path / "a.libsvm").write_text("1 1:1\n0 2:1\n")
+    source = open_libsvm(str(tmp_path / "a.libsvm"))
+    with pytest.raises(ModelError, match=r"its inputs are features: a Jagged of 2 rows$"):
+        looked(Fails(), source, {"features": "features"})
 
 
 def test_a_model_in_use_gets_numbers_as_in_training(tmp_path: Path) -> None:

@@ -49,5 +49,5 @@ def test_a_source_finds_them_when_it_is_asked(tmp_path: Path) -> None:
 def test_rows_missing_from_predictions_are_warned_of(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1,1\nx\n1,2\n")
     data = FileData(path=str(tmp_path / "a"), format="dummy", options={"on_bad_row": "skip"})
-    with pytest.warns(UserWarning, match="1 bad rows of the data were left out"):
+    with pytest.warns(UserWarning, match="1 bad row of the data was left out"):
         open_given(RunDirectory(tmp_path / "run"), SETTINGS, data)

@@ -56,7 +56,7 @@ def test_frozen_parameters_and_those_without_an_optimizer_are_left_out():
 
 def test_a_parameter_of_another_model_is_refused():
     optimizer = torch.optim.SGD(nn.Linear(3, 2).parameters(), lr=0.1)
-    with pytest.raises(ModelError, match=r"2 parameter\(s\) that the model does not have.*\[2"):
+    with pytest.raises(ModelError, match=r"2 parameters that the model does not have.*\[2"):
         DenseLayout.of(nn.Linear(3, 2), optimizer)
 
 

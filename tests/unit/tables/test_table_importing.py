@@ -61,7 +61,7 @@ def test_of_equal_ids_the_last_one_counts_across_batches(
 @pytest.mark.parametrize(
     ("ids", "vectors", "message"),
     [
-        ([1, None], [[1.0, 2.0]] * 2, "1 ids are null"),
+        ([1, None], [[1.0, 2.0]] * 2, "1 row without an id"),
         ([1.5], [[1.0, 2.0]], "column 'id' is double, and must be int64"),
         ([1, 2], [[1.0, 2.0], [1.0]], "vector of id 2 is 1 long, and table 't' has dim=2"),
         ([1, 2], [[1.0, 2.0], None], "vector of id 2 is null"),

@@ -11,6 +11,7 @@ from flambeau.compat.angel import saved, torchscript
 from flambeau.compat.angel.contract import Contract, check
 from flambeau.compat.angel.losses import ExportedLoss
 from flambeau.compat.angel.torchscript import Scripted
+from flambeau.config.plural import number_of
 from flambeau.config.tables import Initializer, TableSpec
 from flambeau.data import jagged
 from flambeau.data.jagged import Jagged
@@ -111,7 +112,8 @@ class AngelModel(nn.Module):
             row = int(odd[0])
             return DataError(
                 f"{self._where} has n_fields={fields}, but row {row} of the batch has "
-                f"{int(lengths[row])} ids; its type needs one id for each field in every row"
+                f"{number_of(int(lengths[row]), 'id')}; its type needs one id for each field in "
+                "every row"
             )
         reason = str(error).strip().splitlines()[-1].removeprefix("builtins.")
         return ModelError(f"{self._where}: forward_ failed: {reason}")

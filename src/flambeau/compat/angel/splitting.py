@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 import pyarrow as pa
 
+from flambeau.config.plural import number_of
 from flambeau.data.source import Shard, StreamedSource
 from flambeau.errors import DataError
 
@@ -38,8 +39,8 @@ class Split(StreamedSource):
             rows = sum(shard.rows for shard in self._shards)
             part = "held-out data" if held_out else "training data"
             raise DataError(
-                f"testRatio={ratio:g} of {rows} rows leaves no {part}; choose another ratio, or "
-                "give validateInput"
+                f"testRatio={ratio:g} of {number_of(rows, 'row')} leaves no {part}; choose "
+                "another ratio, or give validateInput"
             )
 
     @property

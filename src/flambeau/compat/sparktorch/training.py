@@ -13,6 +13,7 @@ from flambeau.clusters.spark import setting, slots_of
 from flambeau.compat.sparktorch.criterion import Criterion
 from flambeau.compat.sparktorch.util import TorchObject
 from flambeau.config import AllReduce, ParameterServer, optim
+from flambeau.config.plural import number_of
 from flambeau.errors import ConfigError
 from flambeau.spark.estimator import TorchEstimator
 from flambeau.spark.model import TorchModel
@@ -84,8 +85,8 @@ def _workers(partitions: int, rows: DataFrame) -> int:
     wanted = partitions if partitions > 0 else _partitions(rows)
     if partitions > at_once:
         warnings.warn(
-            f"partitions={partitions}, but this session runs {at_once} tasks at a time: "
-            f"{at_once} processes train",
+            f"partitions={partitions}, but this session runs {number_of(at_once, 'task')} at a "
+            f"time: {number_of(at_once, 'process', 'processes')} will train",
             stacklevel=2,
         )
     return max(1, min(wanted, at_once))

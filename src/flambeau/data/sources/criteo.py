@@ -6,6 +6,7 @@ from typing import Any, Literal, final, get_args
 import numpy as np
 import pyarrow as pa
 
+from flambeau.config.plural import number_of
 from flambeau.config.settings import nearest
 from flambeau.data.sources.bad_rows import OnBadRow
 from flambeau.data.sources.paths import Paths
@@ -88,8 +89,9 @@ class CriteoParser(RowParser):
         wanted = len(self._labels) + len(self._numbers) + len(self._texts)
         found = line.count(b"\t") + 1
         return (
-            f"the row has {found} columns between tabs, and should have {wanted}: "
-            f"{len(self._labels)} labels, {len(self._numbers)} numbers, {len(self._texts)} texts"
+            f"the row has {number_of(found, 'column')} between tabs, and should have {wanted}: "
+            f"{number_of(len(self._labels), 'label')}, {number_of(len(self._numbers), 'number')}, "
+            f"{number_of(len(self._texts), 'text')}"
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any, final
 import pyarrow as pa
 from pyarrow import csv
 
+from flambeau.config.plural import number_of
 from flambeau.config.settings import nearest
 from flambeau.data.source import Shard, StreamedSource
 from flambeau.data.sources import csv_lines
@@ -106,7 +107,7 @@ class CsvSource(StreamedSource):
             shards = (Shard(x.path, n, self._count(n, x)) for n, x in enumerate(self._lines))
             self._shards = [shard for shard in shards if shard.rows]
         if not self._shards:
-            others = f"{self.skipped_rows} bad rows" if self.skipped_rows else "blank lines"
+            others = number_of(self.skipped_rows, "bad row") if self.skipped_rows else "blank lines"
             raise DataError(f"{shown(self._lines[0].path)} has no rows, only {others}")
         return self._shards
 
@@ -240,7 +241,8 @@ class CsvSource(StreamedSource):
         if found != counted.rows or csv_lines.ends_in_quotes(counted.last, self._delimiter):
             self._refuse_open_quote(lines)
             raise DataError(
-                f"{shown(lines.path)}: {counted.rows} lines are {found} rows: check its quotes"
+                f"{shown(lines.path)}: {number_of(counted.rows, 'line')}, but "
+                f"{number_of(found, 'row')}: check its quotes"
             )
 
     @contextmanager

@@ -6,6 +6,7 @@ from typing import final
 
 import pyarrow as pa
 
+from flambeau.config.plural import number_of
 from flambeau.data.source import Shard, StreamedSource
 from flambeau.data.sources.bad_rows import WAY_OUT, OnBadRow, skips
 from flambeau.data.sources.files import unsplittable
@@ -105,4 +106,4 @@ class TextSource(StreamedSource):
         return f"{shown(path)} line {number}: {MESSAGES[fault.what]}: {text}; {hint} ({WAY_OUT})"
 
     def _told_skipped(self) -> str:
-        return f": {self.skipped_rows} bad rows were skipped" if self.skipped_rows else ""
+        return f", only {number_of(self.skipped_rows, 'bad row')}" if self.skipped_rows else ""

@@ -5,6 +5,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from flambeau.config.plural import number_of
 from flambeau.errors import ModelError
 from flambeau.models.ctr.fields import FieldEmbedding, Ids
 
@@ -48,7 +49,8 @@ class FlatInputs(nn.Module):
         found = 0 if dense is None else dense.shape[1]
         if found != self.dense:
             raise ModelError(
-                f"{self._dense_name}: the model was made for {self.dense} dense column(s), and got "
-                f"{found}; make it with {self._dense_name}={found}, or change inputs="
+                f"{self._dense_name}: the model was made for "
+                f"{number_of(self.dense, 'dense column')}, and got {found}; make it with "
+                f"{self._dense_name}={found}, or change inputs="
             )
         return dense

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from flambeau.config.labels import map_advice
+from flambeau.config.plural import number_of
 from flambeau.errors import DataError, ModelError
 
 Array = np.ndarray[Any, Any]
@@ -124,8 +125,8 @@ def _check_classes(label: Array, classes: int) -> None:
     if label.size and not 0 <= label.min() <= label.max() < classes:
         bad = label.min() if label.min() < 0 else label.max()
         raise DataError(
-            f"label {bad:g} is not one of the model's {classes} classes, which count from 0; map "
-            "labels with label_map={label: class}"
+            f"label {bad:g} is not one of the model's {number_of(classes, 'class', 'classes')}, "
+            "which count from 0; map labels with label_map={label: class}"
         )
 
 

@@ -91,7 +91,7 @@ BAD = [
     ("1\t1\t2y\ta\tb", "this is no number: '2y'"),
     ("1\tinf\t2\ta\tb", "this is no number: 'inf'"),
     ("1\t1\t1e99\ta\tb", "this number is too large for a float32: '1e99'"),
-    ("1", "this row does not have the right number of columns: '1'; the row has 1 columns"),
+    ("1", "this row does not have the right number of columns: '1'; the row has 1 column"),
     ("1\t1\t2", "this row does not have the right number of columns"),
     ("1\t1\t2\ta", "this row does not have the right number of columns"),
     ("1\t1\t2\ta\tb\tc", "this row does not have the right number of columns: 'c'; the row has 6"),
