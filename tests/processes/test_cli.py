@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -113,6 +114,32 @@ def test_follow_evaluates_every_checkpoint_and_ends_with_the_run(work: Path) -> 
     assert (work / "runs/job/tensorboard/evaluator-other").is_dir()
 
 
+def test_follow_may_begin_before_the_run_and_ends_with_it(work: Path) -> None:
+    command = [*FLAMBEAU, "evaluate", "runs/job", "--follow", "--metric", "accuracy"]
+    with subprocess.Popen(command, cwd=work, stderr=subprocess.PIPE, text=True) as follower:
+        assert follower.stderr is not None
+        assert follower.stderr.readline().startswith("waiting for a run in runs/job")
+        train(work, "epochs=6", "checkpoints.keep=1", "evaluator=false")
+        shown = follower.communicate(timeout=120)[1]
+    assert follower.returncode == 0, shown
+    evaluated = set(re.findall(r"^step (\d+)", shown, re.MULTILINE))
+    missed = {str(int(step)) for step in re.findall(r"step-(\d{8})", shown)}
+    assert evaluated | missed == {"4", "8", "12", "16", "20", "24"}
+    assert "24" in evaluated
+
+
+def test_follow_ends_with_a_run_that_was_killed(work: Path) -> None:
+    train(work, "epochs=2")
+    (work / "runs/job/report.json").unlink()
+    (work / "runs/job/.lock").write_text(f"{2**22 + 1} on {socket.gethostname()}")
+    flambeau(work, "evaluate", "runs/job", "--follow")
+
+
+def test_without_tensorboard_there_is_no_folder_for_it(work: Path) -> None:
+    train(work, "max_steps=1")
+    assert not (work / "runs/job/tensorboard").exists()
+
+
 def test_two_workers_and_a_function_of_a_shard(work: Path) -> None:
     train(work, "train=nets:batches", "cluster.local.workers=2", "metrics=[]")
     report = json.loads((work / "runs/job/report.json").read_text())
@@ -204,6 +231,24 @@ def test_run_gives_the_script_its_arguments_and_a_process_group(work: Path) -> N
     lines = [line for line in shown.splitlines() if line.startswith("[worker")]
     expected = "['--help', '-n', '7'] 2"
     assert sorted(lines) == [f"[worker {rank}] {expected} {rank}" for rank in (0, 1)]
+
+
+IMPORTS = "import beside; print(beside.__file__)"
+
+
+ALIAS = ["--alias", "sparktorch"]
+
+
+@pytest.mark.parametrize("options", [[], ALIAS, [*ALIAS, "-n", "1"]])
+@pytest.mark.parametrize("by", ["script", "module"])
+def test_run_finds_modules_where_python_does(work: Path, options: list[str], by: str) -> None:
+    folder = work / "tools" if by == "script" else work
+    (work / "tools").mkdir()
+    (work / "tools/program.py").write_text(IMPORTS)
+    (folder / "beside.py").touch()
+    program = ["tools/program.py"] if by == "script" else ["-m", "tools.program"]
+    done = flambeau(work, "run", *options, *program)
+    assert str(folder / "beside.py") in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

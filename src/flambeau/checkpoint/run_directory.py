@@ -80,6 +80,17 @@ class RunDirectory:
         for path in self.path.glob(f".*{TEMPORARY}"):
             path.unlink(missing_ok=True)
 
+    @property
+    def in_use(self) -> bool:
+        """Whether a job runs in this directory, as far as can be seen from this machine."""
+        try:
+            holder = (self.path / ".lock").read_text()
+        except FileNotFoundError:
+            return False
+        process, _, host = holder.partition(" on ")
+        # A killed process leaves the file; one on another machine cannot be looked for.
+        return host != socket.gethostname() or _is_alive(int(process))
+
     def _goes_on(self, settings: Mapping[str, Any], resume: Resume) -> bool:
         if not self.job_file.exists():
             self._require_unused()
@@ -103,9 +114,10 @@ class RunDirectory:
         return any(path.parent.name.rstrip("0") != "step-" for path in saved)
 
     def _clear(self) -> None:
-        for folder in (self.checkpoints, self.tensorboard):
-            shutil.rmtree(folder)
-            folder.mkdir()
+        shutil.rmtree(self.checkpoints)
+        self.checkpoints.mkdir()
+        if self.tensorboard.exists():
+            shutil.rmtree(self.tensorboard)
         for file in (self.events, self.report, self.best, self.latest):
             file.unlink(missing_ok=True)
 
@@ -144,7 +156,7 @@ class RunDirectory:
     def _create(self, text: str) -> None:
         created: list[Path] = []
         try:
-            for directory in (self.path, self.code, self.tensorboard, self.checkpoints):
+            for directory in (self.path, self.code, self.checkpoints):
                 if not directory.is_dir():
                     directory.mkdir(parents=True)
                     created.append(directory)
@@ -224,6 +236,16 @@ def _flock(descriptor: int, path: Path) -> None:
         raise RunDirectoryError(
             f"{path.parent} is in use by process {holder}; wait for it, or choose another run_dir"
         ) from None
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # somebody else's
+    return True
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

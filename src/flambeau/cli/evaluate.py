@@ -28,6 +28,11 @@ def evaluate(
     option: OptionsOption = None,
 ) -> None:
     """Evaluate a checkpoint of a run, by default its best, on this machine."""
+    if follow:
+        from flambeau.checkpoint import parse_reference
+        from flambeau.cli.follow import wait_for_run
+
+        wait_for_run(parse_reference(run)[0])
     directory, settings, which = open_run(run)
     given = parse_data(data, format, option or []) if data is not None else None
     names = tuple(metric or settings.metrics)

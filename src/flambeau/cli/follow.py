@@ -2,12 +2,15 @@
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
-from flambeau.checkpoint import RunDirectory
+import typer
+
+from flambeau.checkpoint import RunDirectory, checkpoints
 from flambeau.config import DatasetData, FileData, JobSettings
-from flambeau.errors import DataError
-from flambeau.job.evaluator import Follower
+from flambeau.errors import CheckpointError, DataError
+from flambeau.job.evaluator import POLL_SECONDS, Follower
 from flambeau.job.using import require_reopenable
 from flambeau.observe import (
     Event,
@@ -25,7 +28,7 @@ def follow_run(
     data: FileData | DatasetData | None,
     metrics: tuple[str, ...] | None,
 ) -> None:
-    """Evaluate every checkpoint, until the run's report says that there will be no more.
+    """Evaluate every checkpoint, until the run has ended.
 
     What is evaluated on the job's own data and metrics goes into the run's events.
     """
@@ -35,6 +38,8 @@ def follow_run(
     if settings.valid is None:
         raise DataError("the job has no validation data; give the data to evaluate on")
     require_reopenable(settings)
+    if not _wait_for_first(run):
+        raise CheckpointError(f"{run.path} ended before its first checkpoint")
     observer = _observers(run, own=own)
 
     def report(kind: str, **fields: Any) -> None:
@@ -44,6 +49,24 @@ def follow_run(
         Follower(run, settings, report, own=own).follow(_ended(run))
     finally:
         observer.close()
+
+
+def wait_for_run(path: Path) -> None:
+    """Return when there is a run at `path`, which may not have begun."""
+    run, pause = RunDirectory(path), threading.Event()
+    if not run.job_file.exists():
+        typer.echo(f"waiting for a run in {path} (Ctrl-C ends this)", err=True)
+    while not run.job_file.exists():
+        pause.wait(POLL_SECONDS)
+
+
+def _wait_for_first(run: RunDirectory) -> bool:
+    """Return whether there is a checkpoint; before the first, the run's code may be incomplete."""
+    ended = _ended(run)
+    while not checkpoints(run):
+        if ended(POLL_SECONDS):
+            return bool(checkpoints(run))
+    return True
 
 
 def _observers(run: RunDirectory, *, own: bool) -> Observer:
@@ -57,6 +80,7 @@ def _ended(run: RunDirectory) -> Any:
     pause = threading.Event()
 
     def ended(seconds: float) -> bool:
-        return run.report.exists() or pause.wait(seconds)
+        # A driver that was killed leaves no report.
+        return run.report.exists() or not run.in_use or pause.wait(seconds)
 
     return ended

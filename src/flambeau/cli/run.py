@@ -1,4 +1,4 @@
-"""`flambeau run`: a script of the user's on several processes."""
+"""`flambeau run`: a user's program on several processes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,10 +7,15 @@ import typer
 
 
 def run(
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT.py", help="What each process runs.")],
+    program: Annotated[
+        str, typer.Argument(metavar="SCRIPT.py", help="What each process runs; with -m a module.")
+    ],
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")
     ] = None,
+    module: Annotated[
+        bool, typer.Option("-m", "--module", help="Run a module by its name, as python -m does.")
+    ] = False,
     processes: Annotated[
         int | None,
         typer.Option("-n", "--processes", min=1, help="How many processes; 1 unless given."),
@@ -33,15 +38,16 @@ def run(
     from flambeau.errors import ConfigError
     from flambeau.job.run import run_script
 
-    if not script.is_file():
-        raise ConfigError(f"there is no script {script}")
-    path, given = str(script), arguments or []
+    given = arguments or []
+    if not module and not Path(program).is_file():
+        raise ConfigError(f"there is no script {program}; a module is run with -m")
     if alias:
         from flambeau.compat import aliases
 
         if processes is None:
-            aliases.run_aliased(alias, path, given)
+            aliases.run_aliased(alias, program, given, module=module)
             return
-        path, given = aliases.__file__, [",".join(alias), path, *given]
+        given = [",".join(alias), *(["-m"] if module else []), program, *given]
+        program, module = aliases.__name__, True
     cluster = Local(processes or 1, threads_per_worker=threads)
-    raise typer.Exit(run_script(path, given, cluster))
+    raise typer.Exit(run_script(program, given, cluster, module=module))

@@ -1,18 +1,17 @@
 """`alias`: the names of other systems for our own modules, so that scripts run unchanged."""
 
 import importlib
-import runpy
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, spec_from_loader
-from pathlib import Path
 from types import ModuleType
 from typing import final
 
 from flambeau.config.settings import nearest
 from flambeau.errors import ConfigError
+from flambeau.job.program import run_program
 
 TARGETS = {"sparktorch": "flambeau.compat.sparktorch"}
 
@@ -34,13 +33,13 @@ def alias(name: str) -> None:
     sys.meta_path.insert(0, finder)
 
 
-def run_aliased(names: Sequence[str], script: str, arguments: Sequence[str]) -> None:
-    """Run a script in this process as Python would, with these aliases."""
+def run_aliased(
+    names: Sequence[str], program: str, arguments: Sequence[str], *, module: bool
+) -> None:
+    """Run a program in this process as Python would, with these aliases."""
     for name in names:
         alias(name)
-    sys.argv = [script, *arguments]
-    sys.path.insert(0, str(Path(script).resolve().parent))
-    runpy.run_path(script, run_name="__main__")
+    run_program(program, arguments, module=module)
 
 
 @final
@@ -82,4 +81,8 @@ class _Finder(MetaPathFinder, Loader):
 
 
 if __name__ == "__main__":
-    run_aliased(sys.argv[1].split(","), sys.argv[2], sys.argv[3:])
+    # NAME,NAME [-m] PROGRAM ARGUMENTS
+    _names, *_rest = sys.argv[1:]
+    _module = _rest[0] == "-m"
+    _program, *_arguments = _rest[1:] if _module else _rest
+    run_aliased(_names.split(","), _program, _arguments, module=_module)

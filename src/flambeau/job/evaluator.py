@@ -2,8 +2,9 @@
 
 import contextlib
 import math
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, final
 
@@ -53,27 +54,60 @@ class Follower:
         self._best = Best(settings.checkpoints.best, settings.checkpoints.mode)
         self._done = self._evaluated_before() if own else set()
         self._held: dict[Path, contextlib.ExitStack] = {}
+        self._holding = threading.Lock()
         self.metrics: dict[str, float] = {}
 
     def follow(self, ended: Callable[[float], bool]) -> None:
         """Evaluate what is there and what comes; `ended(seconds)` waits for the run's end."""
         over = False
-        try:
+        with self._leasing():
             while True:
                 pending = self._pending()
                 if pending:
                     self._evaluate(pending[0])
                 elif over:
-                    return
+                    break
                 else:
                     # What was written just before the end is looked for once more.
                     over = ended(POLL_SECONDS)
+        self._report_missed()
+
+    @contextlib.contextmanager
+    def _leasing(self) -> Iterator[None]:
+        """Lease new checkpoints also while one is evaluated: they may not stay that long."""
+        done = threading.Event()
+
+        def lease_new() -> None:
+            while not done.wait(POLL_SECONDS):
+                self._pending()
+
+        thread = threading.Thread(target=lease_new, name="leases", daemon=True)
+        thread.start()
+        try:
+            yield
         finally:
+            done.set()
+            thread.join()
             for held in self._held.values():
                 held.close()
 
+    def _report_missed(self) -> None:
+        """Name the checkpoints that were removed before they could be leased."""
+        written = {name for name, _ in self._steps_of("checkpoint")}
+        by_job = {name for name, _ in self._steps_of("evaluation")} if self._own else set()
+        missed = sorted(written - self._done - by_job)
+        if missed:
+            names = ", ".join(missed)
+            text = f"not evaluated, because they were removed too early: {names}; raise "
+            self._report("warning", text=f"{text}checkpoints.keep, or save less often")
+
     def _pending(self) -> list[Path]:
         """Committed checkpoints not yet evaluated, leased so that they stay until they are."""
+        with self._holding:
+            self._hold_new()
+            return sorted(self._held)
+
+    def _hold_new(self) -> None:
         for path in checkpoints(self._run):
             if path.name not in self._done and path not in self._held:
                 held = contextlib.ExitStack()
@@ -82,16 +116,17 @@ class Follower:
                 except CheckpointError:
                     continue  # removed between listing and leasing: there are newer ones
                 self._held[path] = held
-        return sorted(self._held)
 
     def _evaluate(self, path: Path) -> None:
         started = time.perf_counter()
-        with self._held.pop(path):
+        with self._held[path]:
             state = read_checkpoint(path)
             load_all_weights(self._model, state.model)
             attach_tables(self._model, path)
             release(path)
-        self._done.add(path.name)
+        with self._holding:
+            self._done.add(path.name)
+            del self._held[path]
         names = self._settings.metrics
         scores = evaluate_model(self._run, self._settings, self._model, self._source, names)
         self.metrics = scores.metrics
@@ -113,16 +148,21 @@ class Follower:
 
     def _evaluated_before(self) -> set[str]:
         """Names of checkpoints whose evaluation is in the events of the run."""
-        if not self._run.events.exists():
-            return set()
-        events = [event for event in read_events(self._run.events) if event.kind == "evaluation"]
+        evaluated = self._steps_of("evaluation")
         leader = None
-        for event in events:
+        for _, fields in evaluated:
             # A log has null for what is no number.
-            metrics = event.fields["metrics"].items()
+            metrics = fields["metrics"].items()
             if self._best.improves({name: math.nan if v is None else v for name, v in metrics}):
-                leader = event.fields["step"]
+                leader = fields["step"]
         value = self._best.value
         if leader is not None and value is not None and best(self._run) is None:
             mark_best(self._run, leader, self._best.metric, value)  # best.json was lost
-        return {f"step-{event.fields['step']:08d}" for event in events}
+        return {name for name, _ in evaluated}
+
+    def _steps_of(self, kind: str) -> list[tuple[str, dict[str, Any]]]:
+        """Names of checkpoints, and the fields, of all events of a kind."""
+        if not self._run.events.exists():
+            return []
+        events = [event for event in read_events(self._run.events) if event.kind == kind]
+        return [(f"step-{event.fields['step']:08d}", event.fields) for event in events]

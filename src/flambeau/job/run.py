@@ -53,12 +53,12 @@ def _run_elsewhere(call: Any, cluster: Cluster) -> list[Any]:
     return [pickle.loads(outcome.summaries[rank]["result"]) for rank in range(cluster.workers)]
 
 
-def run_script(path: str, arguments: list[str], cluster: Cluster) -> int:
-    """Run a script on every process of the cluster, as a launcher would.
+def run_script(program: str, arguments: list[str], cluster: Cluster, *, module: bool) -> int:
+    """Run a script, or a module by its name, on every process of the cluster.
 
     Returns 0, or the exit code of the first process that ended itself with another or was killed.
     """
-    payload = {"script": path, "arguments": arguments}
+    payload = {"program": program, "arguments": arguments, "module": module}
     outcome = launch_roles(Role.SCRIPT, cluster, payload, ())
     failure = outcome.failure
     if failure is not None and failure.cause is Cause.DIED and outcome.interrupted is None:

@@ -1,10 +1,7 @@
 """The role behind `flambeau run`: a user's script, as if a launcher had started it."""
 
 import os
-import runpy
 import socket
-import sys
-from pathlib import Path
 from typing import Any
 
 from torch._C._distributed_c10d import TCPStore
@@ -14,6 +11,7 @@ from flambeau.clusters.interfaces import host_of, local_address
 from flambeau.coordination.link import Link
 from flambeau.job.coordinator_store import CoordinatorStore
 from flambeau.job.process_group import TIMEOUT, set_rank_variables
+from flambeau.job.program import run_program
 
 _ADDRESS = "address of the script's store"
 
@@ -24,7 +22,6 @@ def run_script(child: ChildSpec, link: Link) -> dict[str, Any]:
     The TCP store that scripts expect is served here, on one interface, so that the script's
     `init_process_group()` connects to it instead of listening everywhere.
     """
-    path, arguments = child.payload["script"], child.payload["arguments"]
     set_rank_variables(link)
     link.wait_until_all_joined()
     keys = CoordinatorStore(link, TIMEOUT)
@@ -33,10 +30,9 @@ def run_script(child: ChildSpec, link: Link) -> dict[str, Any]:
         keys.set(_ADDRESS, f"{store.host} {store.port}")
     host, port = keys.get(_ADDRESS).decode().split()
     os.environ.update(MASTER_ADDR=host, MASTER_PORT=port, TORCHELASTIC_USE_AGENT_STORE="True")
-    sys.argv = [path, *arguments]
-    sys.path.insert(0, str(Path(path).resolve().parent))
+    given = child.payload
     try:
-        runpy.run_path(path, run_name="__main__")
+        run_program(given["program"], given["arguments"], module=given["module"])
     finally:
         del store
     return {}

@@ -43,7 +43,7 @@ def entries(path: Path) -> list[str]:
 
 def test_a_new_run_gets_its_directories_and_settings(fresh: RunDirectory) -> None:
     assert fresh.prepare(SETTINGS, "auto") is False
-    assert entries(fresh.path) == ["checkpoints", "code", "job.yaml", "tensorboard"]
+    assert entries(fresh.path) == ["checkpoints", "code", "job.yaml"]
     assert yaml.safe_load(fresh.job_file.read_text()) == SETTINGS
 
 
@@ -87,7 +87,7 @@ def test_what_a_run_left_that_had_trained_nothing_is_replaced(fresh: RunDirector
     for file in (fresh.events, fresh.report, fresh.latest, fresh.path / "notes.txt"):
         file.touch()
     fresh.prepare(SETTINGS, "auto")
-    assert entries(fresh.path) == ["checkpoints", "code", "job.yaml", "notes.txt", "tensorboard"]
+    assert entries(fresh.path) == ["checkpoints", "code", "job.yaml", "notes.txt"]
     assert entries(fresh.checkpoints) == []
 
 
