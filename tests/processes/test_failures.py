@@ -113,6 +113,37 @@ def test_restarts_are_limited(tmp_path: Path) -> None:
     assert report["restarts"] == 2
 
 
+class Endless(fb.Callback):
+    """Worker 1 never comes to the end of its third step, once."""
+
+    def on_step_end(self, view: Any) -> None:
+        mark = Path(view.run_dir) / "struck"
+        if view.rank == 1 and view.step == 3 and not mark.exists():
+            mark.touch()
+            self.loop_for_ever()
+
+    def loop_for_ever(self) -> None:
+        while True:
+            time.sleep(0.01)
+
+
+def test_a_worker_that_makes_no_step_is_shown_with_its_stacks_and_replaced(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    recovery = {"max_restarts": 1, "progress_timeout": 3.0}
+    result = fit(run, callbacks=[Endless()], recovery=recovery)
+    assert result.report["restarts"] == 1
+    seen = events(run)
+    (lost,) = [event for event in seen if event["kind"] == "worker_lost"]
+    assert (lost["rank"], lost["cause"]) == (1, "stuck")
+    assert (
+        "has made no step for 3 seconds (recovery.progress_timeout); waiting: worker 0"
+        in (lost["reason"])
+    )
+    stack = [e["text"] for e in seen[: seen.index(lost)] if e["kind"] == "log" and e["rank"] == 1]
+    assert any("in loop_for_ever" in line for line in stack)
+    assert not any(e["kind"] == "log" and e["rank"] == 0 for e in seen)
+
+
 def start_driver(run_dir: Path, *arguments: str) -> subprocess.Popen[str]:
     driver = subprocess.Popen(
         [sys.executable, str(HERE / "driver.py"), str(run_dir), *arguments],

@@ -30,6 +30,7 @@ from flambeau.coordination.protocol import (
     RoleExited,
     RoleOutput,
     RoleSpec,
+    ShowStacks,
     Shutdown,
     StartRoles,
 )
@@ -159,6 +160,10 @@ class Agent:
             for role in self._running:
                 if role.spec == message.spec:
                     role.end(grace=0)
+        elif isinstance(message, ShowStacks):
+            for role in self._running:
+                if role.spec == message.spec:
+                    role.show_stacks()
         elif isinstance(message, Shutdown):
             self._shutdown = True
             for role in self._running:

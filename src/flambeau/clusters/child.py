@@ -5,6 +5,7 @@ later ends, the agent is gone (even by SIGKILL) and the child ends itself and al
 """
 
 import ctypes
+import faulthandler
 import os
 import signal
 import struct
@@ -19,6 +20,9 @@ from flambeau.coordination.protocol import RoleSpec
 
 _LENGTH = struct.Struct("<I")
 _PR_SET_PDEATHSIG = 1
+#: Has a role print its Python stacks, also while it holds the interpreter's lock. A real-time
+#: signal, since the others may be the user's.
+STACKS_SIGNAL = getattr(signal, "SIGRTMIN", signal.SIGUSR2)
 
 
 class ChildSpec(msgspec.Struct, frozen=True):
@@ -43,6 +47,7 @@ def attach(pipe: int) -> ChildSpec:
     """Called first in a child: its spec. From here on it ends when its agent does."""
     die_with_parent()
     raise_open_files()
+    faulthandler.register(STACKS_SIGNAL, file=2, all_threads=True)
     os.set_inheritable(pipe, False)
     (length,) = _LENGTH.unpack(read_exactly(pipe, _LENGTH.size))
     child = msgspec.msgpack.decode(read_exactly(pipe, length), type=ChildSpec)

@@ -6,7 +6,7 @@ import time
 from typing import IO
 
 from flambeau.clusters.base import Launch
-from flambeau.clusters.child import ChildSpec, write_spec
+from flambeau.clusters.child import STACKS_SIGNAL, ChildSpec, write_spec
 from flambeau.clusters.starting import Starter
 from flambeau.coordination.protocol import RoleSpec
 
@@ -49,6 +49,11 @@ class RunningRole:
             self._signal(signal.SIGTERM)
         self.kill_at = min(time.monotonic() + grace, self.kill_at or float("inf"))
         self.enforce()
+
+    def show_stacks(self) -> None:
+        """Have it print its Python stacks; what it has started is left alone."""
+        if self.process.pid is not None and self.process.poll() is None:
+            os.kill(self.process.pid, STACKS_SIGNAL)
 
     def enforce(self) -> None:
         """Kill it if its time is up."""

@@ -149,8 +149,13 @@ class Observe(Settings):
 
 
 class Recovery(Settings):
-    """What happens when a worker is lost, and how soon that is noticed."""
+    """What happens when a worker is lost, and how soon that is noticed.
+
+    A worker that has made a first step and then none for `progress_timeout` seconds counts as
+    lost, although it shows signs of life; None: it does not.
+    """
 
     max_restarts: int = Field(default=0, ge=0)
     heartbeat_timeout: float = Field(default=20.0, gt=1.0)
+    progress_timeout: float | None = Field(default=600.0, gt=1.0)
     grace_seconds: float = Field(default=20.0, gt=0.0)

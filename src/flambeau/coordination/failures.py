@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from flambeau.coordination.protocol import RoleFailed, RoleSpec
+from flambeau.coordination.stalls import Stall
 
 
 class Cause(Enum):
@@ -19,11 +20,14 @@ class Cause(Enum):
     EXCEPTION = 2
     DIED = 3
     SILENT = 4
-    LOST_PEER = 5
+    STUCK = 5
+    #: All workers wait, for each other or for servers.
+    DEADLOCK = 6
+    LOST_PEER = 7
 
     @property
     def label(self) -> str:
-        """As events name it: "exception", "died", "silent", "lost_peer" or "user_error"."""
+        """As events name it: "exception", "died", "silent", "stuck" and so on."""
         return self.name.lower()
 
 
@@ -84,6 +88,19 @@ def of_silence(spec: RoleSpec, seconds: float) -> Failure:
     return Failure(
         spec, Cause.SILENT, f"{spec.name} has not answered for {seconds:.0f} seconds (stopped?)"
     )
+
+
+def of_stall(stall: Stall, seconds: float) -> list[Failure]:
+    """The failures of workers that are alive and have made no progress."""
+    limit = f"for {seconds:g} seconds (recovery.progress_timeout)"
+    names = ", ".join(spec.name for spec in stall.waiting)
+    if stall.together:
+        cause, text = Cause.DEADLOCK, f"has made no step {limit}, and nor has any other worker"
+    elif names:
+        cause, text = Cause.STUCK, f"has made no step {limit}; waiting: {names}"
+    else:
+        cause, text = Cause.STUCK, f"has made no step {limit}"
+    return [Failure(spec, cause, f"{spec.name} {text}") for spec in stall.behind]
 
 
 def root_cause(failures: Sequence[Failure]) -> Failure:

@@ -9,6 +9,7 @@ from typing import Any, final
 
 import zmq
 
+from flambeau.coordination.activity import doing_of
 from flambeau.coordination.protocol import (
     CODEC,
     MAX_FRAME_BYTES,
@@ -46,6 +47,7 @@ class Link:
         self._begun = threading.Event()
         self._stop = threading.Event()
         self._closing = False
+        self._marks = 0
         self._thread = threading.Thread(target=self._run, name="flambeau-link", daemon=True)
         self._thread.start()
 
@@ -101,6 +103,10 @@ class Link:
         """Tell the observers of the job that something happened."""
         self.send(Report(self.spec, kind, fields))
 
+    def mark(self) -> None:
+        """Note a step, or whatever else shows that the role makes progress."""
+        self._marks += 1
+
     def close(self) -> None:
         """Send what is queued and end."""
         self._closing = True
@@ -113,10 +119,10 @@ class Link:
         poller = zmq.Poller()
         poller.register(client.socket, zmq.POLLIN)
         poller.register(self._wake_read, zmq.POLLIN)
-        beat = 0.0
+        beat, main = 0.0, threading.main_thread().ident or 0
         while not (self._closing and self._outbox.empty()):
             if time.monotonic() >= beat:
-                client.send(Heartbeat(self.spec))
+                client.send(Heartbeat(self.spec, self._marks, doing_of(main)))
                 beat = time.monotonic() + HEARTBEAT_SECONDS
             ready = dict(poller.poll(max(0, int((beat - time.monotonic()) * 1000) + 1)))
             if self._wake_read in ready:

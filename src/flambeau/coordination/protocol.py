@@ -1,7 +1,7 @@
 """What agents, roles and the coordinator say to each other.
 
 agent -> coordinator     AgentJoined, Spooled, RoleExited, RoleOutput
-coordinator -> agent     StartRoles, EndRoles, EndRole, Shutdown
+coordinator -> agent     StartRoles, EndRoles, EndRole, ShowStacks, Shutdown
 role  -> coordinator     RoleJoined, ServerReady, Heartbeat, Report, RoleFailed, RoleDone
 coordinator -> role      Begin, Servers, Restore, Stop
 worker -> coordinator    StoreRequest, answered by StoreReply
@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from flambeau.coordination.activity import Doing
 from flambeau.coordination.file_messages import (
     AgentJoined,
     FilePart,
@@ -109,6 +110,12 @@ class EndRole(_Message, frozen=True):
     spec: RoleSpec
 
 
+class ShowStacks(_Message, frozen=True):
+    """Have a role print the Python stacks of its threads."""
+
+    spec: RoleSpec
+
+
 class Shutdown(_Message, frozen=True):
     pass
 
@@ -164,7 +171,11 @@ class Stop(_Message, frozen=True):
 
 
 class Heartbeat(_Message, frozen=True):
+    """A sign of life, and of progress: `marks` counts steps and batches of evaluations."""
+
     spec: RoleSpec
+    marks: int = 0
+    doing: Doing = Doing.WORKING
 
 
 class Report(_Message, frozen=True):
@@ -318,6 +329,7 @@ Messages = (
     | StartRoles
     | EndRoles
     | EndRole
+    | ShowStacks
     | Shutdown
     | RoleExited
     | RoleOutput

@@ -194,7 +194,7 @@ class Assembly:
             metrics = MetricSet(settings.metrics, self.loss, exact_rows)
             return evaluate(
                 model,
-                _batches(loader),
+                _batches(loader, where.link.mark),
                 binder,
                 self.loss,
                 metrics,
@@ -290,10 +290,12 @@ def _autocast(precision: str, device: torch.device) -> Autocast:
     return contextlib.nullcontext
 
 
-def _batches(loader: Loader) -> Iterator[Batch]:
+def _batches(loader: Loader, mark: Callable[[], None]) -> Iterator[Batch]:
+    """All batches of validation data; each is marked as progress."""
     steps = loader.epoch(0)
     try:
         for step in steps:
+            mark()
             if step.batch is not None:
                 yield step.batch
     finally:

@@ -12,6 +12,7 @@ from flambeau.checkpoint.saver import CheckpointSaver
 from flambeau.checkpoint.store import TrainingState, read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights, load_weights
 from flambeau.config import JobSettings
+from flambeau.coordination.activity import stores
 from flambeau.coordination.link import Link
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import CheckpointError, ModelError
@@ -72,6 +73,7 @@ class WorkerCheckpoints:
         """Rows of the whole run whose gradients were left out."""
         return self._dropped_before + self._parts.strategy.dropped_rows
 
+    @stores
     def save(self, metrics: dict[str, float], *, best: bool) -> None:
         """See `training.milestones.Saving`."""
         group = self._parts.group
@@ -116,6 +118,7 @@ class WorkerCheckpoints:
             **self.milestones.dump(),
         }
 
+    @stores
     def close(self) -> None:
         """Wait until everything is on disk."""
         if self._saver is not None:

@@ -12,14 +12,15 @@ REPORT_SECONDS = 2.0
 
 @final
 class ClientReports(Callback):
-    """Reports a strategy's counts (a `client` event) every 2 seconds and at the end."""
+    """Marks each step, and reports a strategy's counts (a `client` event) every 2 seconds."""
 
     def __init__(self, link: Link, strategy: Strategy) -> None:
         self._link, self._strategy = link, strategy
         self._due = time.monotonic() + REPORT_SECONDS
 
     def on_step_end(self, view: TrainingView) -> None:
-        """Report, if it is time."""
+        """Mark the step; report, if it is time."""
+        self._link.mark()
         if time.monotonic() >= self._due:
             self._report()
 

@@ -20,6 +20,7 @@ from flambeau.coordination.protocol import (
     FromRole,
     FromShard,
     FromWorker,
+    Heartbeat,
     Messages,
     Report,
     Role,
@@ -30,6 +31,7 @@ from flambeau.coordination.protocol import (
     RoleOutput,
     RoleSpec,
     ServerReady,
+    ShowStacks,
     Shutdown,
     Stop,
 )
@@ -42,8 +44,8 @@ from flambeau.job.outcome import Outcome
 from flambeau.job.phases import Phase
 from flambeau.job.restarts import Replacement, Restarts
 from flambeau.job.signals import Signals, Wish
-from flambeau.job.starting_points import StartingPoint
 from flambeau.job.team import Team
+from flambeau.job.vigil import Vigil
 from flambeau.messaging import Envelope, Server, new_secret
 from flambeau.observe import Event, Observer
 
@@ -77,9 +79,10 @@ class Controller(Stage):
         self._last_words: dict[RoleSpec, float] = {}
         self._signals = Signals()
         self._outcome = Outcome()
-        self._restarts, self._delay = Restarts(team.starts, recovery.max_restarts), 0.0
+        self._restarts = Restarts(team.starts, recovery.max_restarts, self.emit)
         self._conducting = team.conducting or AmongThemselves(team.role)
         self._conducting.attach(self)
+        self._vigil = Vigil(recovery, self._show_stacks)
         self._generation = self._make_generation(0, (), None)
 
     @property
@@ -139,6 +142,8 @@ class Controller(Stage):
     def _handle_role(self, peer: bytes, message: FromRole) -> None:
         if isinstance(message, RoleJoined):
             self._generation.joined(peer, message)
+        elif isinstance(message, Heartbeat):
+            self._vigil.beat(message, time.monotonic())
         elif isinstance(message, ServerReady):
             self._generation.server_ready(message)
         elif isinstance(message, Report):
@@ -204,7 +209,8 @@ class Controller(Stage):
         running = self._phase is Phase.RUNNING and self._generation.begun
         # A server needs something to return to; before that, all start again.
         saved = failure.spec.role is not Role.SERVER or self._restarts.can_restore_servers
-        elastic = self._conducting.elastic and not self._signals.count
+        together = failure.cause is failures.Cause.DEADLOCK
+        elastic = self._conducting.elastic and not self._signals.count and not together
         return elastic and running and saved and self._restarts.allow(failure)
 
     def _replace(self, failure: Failure) -> None:
@@ -214,15 +220,7 @@ class Controller(Stage):
         self._generation.replace(lost, spec)
         self._conducting.lost(lost)
         self._server.send(self._agents.peers[lost.node], EndRole(lost))
-        delay = self._announce_restart(failure.message, rank=lost.rank, role=lost.kind)
-        self._restarts.plan_role(spec, failure, time.monotonic() + delay)
-
-    def _announce_restart(self, reason: str, **who: Any) -> float:
-        """Count a restart and tell the observers; the seconds to wait before it."""
-        delay = self._restarts.decide(time.monotonic())
-        wait = {"delay": delay} if delay else {}
-        self.emit("restart", **who, generation=self._generation.number, reason=reason, **wait)
-        return delay
+        self._restarts.plan_role(spec, failure, self._generation.number, time.monotonic())
 
     # What time brings
 
@@ -230,7 +228,7 @@ class Controller(Stage):
         now = time.monotonic()
         self._conducting.tick(now)
         self._notice_signals(now)
-        self._notice_silence(now)
+        self._notice_stalls(now)
         self._notice_ends(now)
         self._notice_agents(now)
         self._start_what_is_due(now)
@@ -244,19 +242,14 @@ class Controller(Stage):
         if self._phase is Phase.PREPARING:
             point = self._restarts.generation_due(now)
             if point is not None:
-                self._start_generation(self._checkpoint_of(point))
+                self._start_generation(point.checkpoint)
         for spec in self._restarts.waiting:
             self._members.seen(spec, now)  # it cannot show signs of life yet
         for item in self._restarts.roles_due(now) if self._phase is Phase.RUNNING else ():
             self._start_replacement(item)
 
-    def _checkpoint_of(self, point: StartingPoint) -> str | None:
-        for text in point.skipped:
-            self.emit("warning", text=text)
-        return point.checkpoint
-
     def _start_replacement(self, item: Replacement) -> None:
-        spec, checkpoint = item.spec, self._checkpoint_of(item.point)
+        spec, checkpoint = item.spec, item.point.checkpoint
         if checkpoint is None and spec.role is Role.SERVER:
             # There is nothing to return to, so all start again; that is the same restart.
             self._restarts.take_back()
@@ -273,11 +266,14 @@ class Controller(Stage):
             self._agents.start_again()
         self._agents.tick(now, gathering=self._phase is Phase.GATHERING)
 
-    def _notice_silence(self, now: float) -> None:
-        timeout = self._recovery.heartbeat_timeout
+    def _notice_stalls(self, now: float) -> None:
         if self._phase is Phase.RUNNING:
-            for member in self._members.silent(now, timeout):
-                self._failed(failures.of_silence(member.spec, timeout))
+            for failure in self._vigil.failures(self._members, now):
+                self._failed(failure)
+
+    def _show_stacks(self, spec: RoleSpec, reason: str) -> None:
+        self.emit("warning", text=f"the Python stacks of {spec.name} follow: {reason}")
+        self._server.send(self._agents.peers[spec.node], ShowStacks(spec))
 
     def _notice_ends(self, now: float) -> None:
         for spec in [spec for spec, until in self._last_words.items() if now >= until]:
@@ -308,20 +304,19 @@ class Controller(Stage):
         self._restarts.cancel()
         self._generation.number += 1
         self._phase = Phase.GATHERING
-        self._delay = self._announce_restart(reason)
+        self._restarts.decide(self._generation.number, reason, time.monotonic())
 
     def _start_if_complete(self) -> None:
         if self._phase is Phase.GATHERING and self._agents.complete:
             spooled = self._agents.begin()
             if spooled is not None:
                 self.emit("spooled", **spooled)
-            self._plan_generation(self._delay)
+            self._plan_generation()
 
-    def _plan_generation(self, delay: float) -> None:
-        """Start one as soon as it is known what from, and the delay is over."""
+    def _plan_generation(self) -> None:
+        """Start one as soon as it is known what from, and its delay is over."""
         self._phase = Phase.PREPARING
-        first = self._generation.number == 0
-        self._restarts.plan_generation(time.monotonic() + delay, first=first)
+        self._restarts.plan_generation(first=self._generation.number == 0)
 
     def _start_generation(self, checkpoint: str | None) -> None:
         self._failures.clear()
@@ -329,6 +324,7 @@ class Controller(Stage):
         number = self._generation.number
         self._conducting.begin(number)
         self._rendezvous.begin(number)
+        self._vigil.begin()
         specs = self._team.place(self._cluster.agents, number)
         everybody = [spec for roles in specs.values() for spec in roles]
         self._generation = self._make_generation(number, everybody, checkpoint)
@@ -361,7 +357,8 @@ class Controller(Stage):
             self._phase = Phase.OVER
             return
         self._generation.number += 1
-        self._plan_generation(self._announce_restart(root.message))
+        self._restarts.decide(self._generation.number, root.message, time.monotonic())
+        self._plan_generation()
 
     def _shutdown(self) -> None:
         self._restarts.close()

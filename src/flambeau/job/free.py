@@ -11,6 +11,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from flambeau.coordination.activity import waits_for_others
 from flambeau.coordination.consistency import ConsistencyPolicy
 from flambeau.coordination.link import Link
 from flambeau.coordination.protocol import (
@@ -73,6 +74,7 @@ class LinkConductor(Conductor):
 
     # What the training loop asks
 
+    @waits_for_others
     def next(self) -> TaskBatch | MomentLike:
         """See `Conductor`."""
         with self._changed:
@@ -271,6 +273,7 @@ class ExchangeGroup(Group):
                 key: parts for key, parts in self._answers.items() if key.startswith(f"{moment}/")
             }
 
+    @waits_for_others
     def gather(self, data: bytes) -> list[bytes]:
         """Everybody's bytes, by rank."""
         key = f"{self._moment}/{self._number}"

@@ -2,12 +2,13 @@
 
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 from flambeau.coordination import failures
 from flambeau.coordination.backoff import Backoff
 from flambeau.coordination.failures import Failure
 from flambeau.coordination.protocol import RoleSpec
+from flambeau.job.conducting import Emit
 from flambeau.job.starting_points import StartingPoint, StartingPoints
 
 
@@ -44,9 +45,10 @@ class Restarts:
     Times are seconds of a monotonic clock, given by the caller.
     """
 
-    def __init__(self, points: StartingPoints, limit: int) -> None:
-        self._points, self._limit = points, limit
+    def __init__(self, points: StartingPoints, limit: int, emit: Emit) -> None:
+        self._points, self._limit, self._emit = points, limit, emit
         self._backoff = Backoff()
+        self._due = 0.0
         self._generation: ComingStart | None = None
         self._roles: list[Replacement] = []
         self.count = 0
@@ -60,10 +62,13 @@ class Restarts:
         """Whether to try again after a failure."""
         return failures.decide(failure, self.count, self._limit) is failures.Verdict.RESTART
 
-    def decide(self, now: float) -> float:
-        """Count a restart; the seconds to wait before it."""
+    def decide(self, generation: int, reason: str, now: float, **who: Any) -> None:
+        """Count a restart and tell the observers; what is planned next waits for its time."""
         self.count += 1
-        return self._backoff.next(now)
+        delay = self._backoff.next(now)
+        self._due = now + delay
+        wait = {"delay": delay} if delay else {}
+        self._emit("restart", **who, generation=generation, reason=reason, **wait)
 
     def take_back(self) -> None:
         """A restart has become part of another one."""
@@ -74,15 +79,17 @@ class Restarts:
         """Whether there is anything that a new server could return to."""
         return self._points.exist
 
-    def plan_generation(self, due: float, *, first: bool) -> None:
+    def plan_generation(self, *, first: bool) -> None:
         """Start all roles, when it is known what from."""
         self._points.release()  # no role is left that could start from what was chosen before
         self._roles.clear()
-        self._generation = ComingStart(self._points.choose(again=not first), due)
+        self._generation = ComingStart(self._points.choose(again=not first), self._due)
 
-    def plan_role(self, spec: RoleSpec, failure: Failure, due: float) -> None:
-        """Start a role in a lost one's place."""
-        self._roles.append(Replacement(self._points.choose(again=True), due, spec, failure))
+    def plan_role(self, spec: RoleSpec, failure: Failure, generation: int, now: float) -> None:
+        """Start a role in a lost one's place, which is a restart as well."""
+        self.decide(generation, failure.message, now, rank=spec.rank, role=spec.kind)
+        found = self._points.choose(again=True)
+        self._roles.append(Replacement(found, self._due, spec, failure))
 
     def generation_due(self, now: float) -> StartingPoint | None:
         """Where the planned generation starts, if it is time for it; asked once."""
@@ -90,13 +97,20 @@ class Restarts:
         if coming is None or not coming.ready(now):
             return None
         self._generation = None
+        self._warn(coming.point)
         return coming.point
 
     def roles_due(self, now: float) -> list[Replacement]:
         """Roles that it is time to start; each is given once."""
         ready = [item for item in self._roles if item.ready(now)]
         self._roles = [item for item in self._roles if item not in ready]
+        for item in ready:
+            self._warn(item.point)
         return ready
+
+    def _warn(self, point: StartingPoint) -> None:
+        for text in point.skipped:
+            self._emit("warning", text=text)
 
     @property
     def waiting(self) -> list[RoleSpec]:

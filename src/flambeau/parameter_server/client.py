@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from flambeau.config.tables import TableSpec
+from flambeau.coordination.activity import waits_for_others
 from flambeau.embeddings.backend import LookupBackend, TableGradient
 from flambeau.errors import ModelError
 from flambeau.parameter_server import buffers, partition
@@ -284,6 +285,7 @@ class ServerClient(LookupBackend):
             channel.send(message)
         return self._answers(number)
 
+    @waits_for_others
     def _answers(self, number: int) -> list[tuple[Any, Sequence[Any]]]:
         started = time.perf_counter()
         for channel in self.channels:

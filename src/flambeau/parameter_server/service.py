@@ -10,6 +10,7 @@ from typing import Any, final
 import zmq
 
 from flambeau.config.tables import TableSpec
+from flambeau.coordination.activity import stores
 from flambeau.coordination.round_messages import AskSum, Commit, Staged, Summed
 from flambeau.errors import CheckpointError, FlambeauError, ProtocolError
 from flambeau.messaging import Envelope, Server
@@ -142,6 +143,7 @@ class Service:
         else:
             self._declaring.append((envelope, message))
 
+    @stores
     def _fill(self, envelope: Envelopes) -> None:
         """Rows and weights that there are already; if that fails, nothing was declared."""
         self._backlog.append(envelope)  # so that it hears that we are alive

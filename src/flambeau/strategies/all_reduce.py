@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from flambeau.config import AllReduce
+from flambeau.coordination.activity import waits_for_others
 from flambeau.errors import ModelError
 from flambeau.strategies import sync_batch_norm
 from flambeau.strategies.base import (
@@ -75,6 +76,7 @@ class AllReduceStrategy(Strategy):
         """This worker's share of the rows, so that the mean over workers is that over rows."""
         return rows.rows * self._group.size / rows.all_rows
 
+    @waits_for_others
     def backward(self, loss: Tensor, *, last: bool) -> None:
         """Add gradients; DDP exchanges them during the last part's backward."""
         wait = self._ddp.no_sync() if self._ddp is not None and not last else nullcontext()

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from flambeau.coordination.activity import waits_for_others
 from flambeau.errors import JobFailedError
 from flambeau.messaging.memory_files import MemoryFile, can_share, create
 from flambeau.strategies.group import Group
@@ -87,6 +88,7 @@ class SharedGroup(Group):
             theirs = slice(bounds[rank], bounds[rank + 1])
             part[theirs].copy_(places[rank, theirs])
 
+    @waits_for_others
     def _meet(self) -> None:
         """Say that this worker has come so far, and wait until all have."""
         self._meetings += 1

@@ -11,6 +11,10 @@ class Link:
     def __init__(self) -> None:
         self.spec = spec(3)
         self.reports: list[tuple[str, dict[str, Any]]] = []
+        self.marks = 0
+
+    def mark(self) -> None:
+        self.marks += 1
 
     def report(self, kind: str, **fields: Any) -> None:
         self.reports.append((kind, fields))
@@ -58,6 +62,7 @@ def test_a_worker_reports_every_two_seconds(clock: Clock, link: Link) -> None:
     callback.on_step_end(VIEW)
     callback.on_step_end(VIEW)
     assert link.reports == [("client", {"rank": 3, "pulls": 1})]
+    assert link.marks == 3
 
 
 def test_and_once_more_at_the_end(clock: Clock, link: Link) -> None:

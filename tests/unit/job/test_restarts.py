@@ -43,6 +43,10 @@ def save(run: RunDirectory, step: int) -> str:
     return write_checkpoint(run, state).name
 
 
+def ignore(kind: str, **fields: Any) -> None:
+    """Nobody watches."""
+
+
 def lost(rank: int = 1) -> Failure:
     return of_exit(spec(rank), -9)
 
@@ -56,10 +60,11 @@ def when_due(restarts: Restarts, now: float) -> list[Replacement]:
 
 def test_a_role_in_a_lost_ones_place_starts_from_the_newest_checkpoint(run: RunDirectory) -> None:
     save(run, 4)
-    restarts = Restarts(StartingPoints(run, resumes=True), limit=2)
-    restarts.plan_generation(0.0, first=True)
+    restarts = Restarts(StartingPoints(run, resumes=True), 2, ignore)
+    restarts.plan_generation(first=True)
     newest = save(run, 8)
-    restarts.plan_role(spec(1, attempt=1), lost(), due=5.0)
+    restarts.decide(0, "another was lost just before", now=3.0)
+    restarts.plan_role(spec(1, attempt=1), lost(), 0, now=4.0)
     assert when_due(restarts, 4.9) == []
     assert restarts.waiting == [spec(1, attempt=1)]
     (item,) = when_due(restarts, 5.0)
@@ -69,9 +74,9 @@ def test_a_role_in_a_lost_ones_place_starts_from_the_newest_checkpoint(run: RunD
 
 
 def test_a_restart_is_allowed_until_all_are_used_up() -> None:
-    restarts = Restarts(StartingPoints(), limit=1)
+    restarts = Restarts(StartingPoints(), 1, ignore)
     assert restarts.allow(lost())
-    assert restarts.decide(now=0.0) == 0.0
+    restarts.decide(1, "lost", now=0.0)
     assert (restarts.allow(lost()), restarts.left) == (False, 0)
     restarts.take_back()
     assert (restarts.allow(lost()), restarts.left) == (True, 1)
