@@ -15,7 +15,13 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SubsetRandomSampler,
+    TensorDataset,
+)
 from toy import QUIET, Net, StopAt, assert_same_weights, make_data
 
 import flambeau as fb
@@ -61,6 +67,11 @@ class Stream(IterableDataset[Any]):
         return iter(zip(X, Y, strict=True))
 
 
+def stacked(items: list[Any]) -> Any:
+    x, y = zip(*items, strict=True)
+    return torch.from_numpy(np.stack(x)), torch.tensor(y)
+
+
 def own_loader(shard: Any) -> Any:
     rows = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
     mine = torch.utils.data.Subset(rows, range(shard.index, len(X), shard.count))
@@ -77,6 +88,7 @@ DATA = {
     "dataset": Items(),
     "iterable": Stream(),
     "loader": own_loader,
+    "data loader": DataLoader(Items(), batch_size=32, shuffle=True, collate_fn=stacked),
     "function": make_arrays,
 }
 
@@ -505,7 +517,11 @@ MISTAKES: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
         {"optimizer": fb.optim("sgd", leaning_rate=1)},
     ),
     "not a model": (ModelError, "must be an nn.Module", {"model": dict}),
-    "data loader": (ConfigError, "give its dataset", {"train": DataLoader(Items())}),
+    "data loader": (
+        ConfigError,
+        "SubsetRandomSampler that chooses its rows",
+        {"train": DataLoader(Items(), sampler=SubsetRandomSampler([1, 2]))},
+    ),
     "built optimizer": (
         ConfigError,
         "f.parameters.",

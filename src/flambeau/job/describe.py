@@ -22,6 +22,7 @@ from flambeau.config import (
 )
 from flambeau.config.settings import Settings, nearest
 from flambeau.errors import ConfigError, DataError
+from flambeau.job.data_loaders import is_data_loader, rows_of
 
 
 @dataclass
@@ -104,7 +105,8 @@ class Description:
         binding = binding or Binding()
         if data is None or isinstance(data, FileData | ArrayData | DatasetData | LoaderData):
             return data
-        refuse_data_loader(data, name)
+        if is_data_loader(data):
+            data = rows_of(data, name)
         if is_paths(data):
             return as_files(data)
         if is_spark_frame(data):
@@ -146,16 +148,6 @@ def is_spark_frame(data: Any) -> bool:
         kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame"
         for kind in type(data).__mro__
     )
-
-
-def refuse_data_loader(data: Any, name: str) -> None:
-    """A ready DataLoader cannot be dealt out to workers: its batches would be taken for rows."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(data, torch.utils.data.DataLoader):
-        raise ConfigError(
-            f"{name}= is a DataLoader; give its dataset ({name}=loader.dataset) with batch_size=, "
-            "or a function f(shard) that makes a DataLoader for each worker"
-        )
 
 
 def takes_an_argument(function: Callable[..., Any]) -> bool:

@@ -37,6 +37,7 @@ from flambeau.config import (
 from flambeau.coordination.failures import Failure
 from flambeau.errors import CheckpointError, WorkerFailedError, WorkerLostError
 from flambeau.job import import_folders
+from flambeau.job.data_loaders import is_data_loader, taken_over
 from flambeau.job.describe import Description
 from flambeau.job.label_mapping import with_label_map
 from flambeau.job.launching import run_team
@@ -74,7 +75,7 @@ def fit(
     table_optimizer: Any = None,
     schedule: Any = None,
     metrics: Sequence[str] = (),
-    batch_size: int = 128,
+    batch_size: int | None = None,
     epochs: int = 1,
     max_steps: int | None = None,
     strategy: AllReduce | ParameterServer | Hybrid | None = None,
@@ -98,14 +99,15 @@ def fit(
 
     What to learn: `model` is an nn.Module, or a class or function that builds one on the workers.
     `train` and `valid` are `(x, y)` arrays or tensors, a dict of columns, a Dataset, a path or glob
-    (Parquet, CSV, Arrow, idx, CIFAR, image folder), `f(shard) -> DataLoader`, or a Spark DataFrame.
+    (Parquet, CSV, Arrow, idx, CIFAR, image folder), a DataLoader, `f(shard) -> DataLoader`, or a
+    Spark DataFrame.
     `inputs`, `label`, `weight`, `keys` and `group` say which columns go where; texts among the
     inputs become ids by hash (columns that share a table share a salt: `hash={"history": "item"}`),
     and `crosses` makes columns of ids from others, `{"user_x_ad": ["user", "ad"]}`; `fill` stands
     for missing numbers, `{"price": 0.0}` or one for all, and `label_map` gives labels to learn for
     those in the data, `{-1: 0, 1: 1}`. `loss` is a name, a torch loss, `{task:
     loss}` or `f(output, batch)`; `step=f(ctx, batch)` replaces the whole training step.
-    `batch_size` is per worker and update.
+    `batch_size` is per worker and update: 128, or that of a DataLoader.
 
     How and where: `strategy` says how replicas agree, `cluster` where processes run. The value
     objects `compute`, `loading`, `images`, `checkpoints`, `evaluation`, `early_stopping`, `observe`
@@ -131,6 +133,8 @@ def fit(
 
 def _settings(description: Description, given: dict[str, Any]) -> JobSettings:
     """The settings for the arguments of `fit`, by their names."""
+    if is_data_loader(given["train"]):
+        given = given | taken_over(given["train"], given["batch_size"], given["loading"])
     columns = {name: given[name] for name in ("inputs", "label", "weight", "group", "fill")}
     columns |= {name: given[name] or {} for name in ("label_map", "hash", "crosses")}
     binding = Binding(**columns, keys=tuple(given["keys"]))

@@ -45,7 +45,8 @@ from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.errors import DataError, ModelError
 from flambeau.inference.calibration import calibrate_in_use
 from flambeau.job import import_folders
-from flambeau.job.describe import refuse_data_loader, takes_an_argument
+from flambeau.job.data_loaders import refuse_data_loader
+from flambeau.job.describe import takes_an_argument
 from flambeau.training.losses import Loss, build_loss
 
 LoadCode = Callable[[CodeRef], Any]

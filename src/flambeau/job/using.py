@@ -20,6 +20,7 @@ from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import DataError, RunDirectoryError
 from flambeau.job import opening
+from flambeau.job.data_loaders import is_data_loader, rows_of
 from flambeau.job.describe import as_files, is_arrays, is_paths, is_spark_frame, takes_an_argument
 from flambeau.job.rehearsal import suit
 from flambeau.strategies.group import Solo
@@ -98,6 +99,8 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
             "a Spark DataFrame is not read in this process: use "
             f"flambeau.spark.TorchModel.of({str(run.path)!r}).transform(...), or give files"
         )
+    if is_data_loader(data):
+        data = rows_of(data, "data")
     if is_paths(data):
         data = as_files(data)
     if isinstance(data, FileData):

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -16,14 +17,33 @@ from flambeau.errors import DataError
 
 
 @final
+@dataclass(frozen=True)
+class CollatedDataset:
+    """A map-style Dataset whose batches are made by a function of the user's."""
+
+    dataset: Any
+    collate: Callable[[list[Any]], Any]
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.dataset[row]
+
+
+@final
 class MapDatasetSource(IndexedSource):
-    """Items of a map-style Dataset: `(x, y)`, `(x1, x2, y)`, a single `x`, or a dict."""
+    """Items of a map-style Dataset: `(x, y)`, `(x1, x2, y)`, a single `x`, or a dict.
+
+    Those of a `CollatedDataset` may be anything of which its function makes such a batch.
+    """
 
     def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
-        if len(dataset) == 0:
-            raise DataError(f"the dataset {type(dataset).__name__} is empty")
-        first = name_columns(dataset[0])
+        self._collate = dataset.collate if isinstance(dataset, CollatedDataset) else None
+        self._dataset = dataset.dataset if isinstance(dataset, CollatedDataset) else dataset
+        if len(self._dataset) == 0:
+            raise DataError(f"the dataset {type(self._dataset).__name__} is empty")
+        first = name_columns(self._collate([self._dataset[0]]) if self._collate else dataset[0])
         self._names = tuple(first.columns)
         self.positional, self.labels = first.inputs, first.labels
 
@@ -35,15 +55,24 @@ class MapDatasetSource(IndexedSource):
         return len(self._dataset)
 
     def take(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> Batch:
-        batch = _collate(self._items(rows.tolist()))
+        items = self._items(rows.tolist())
+        if self._collate is None:
+            batch = _collate([name_columns(item) for item in items])
+        else:
+            batch = _ready_batch(name_columns(self._collate(items)))
+            if batch.size != len(items):
+                raise DataError(
+                    f"collate_fn made a batch of {batch.size} rows of {len(items)} items; give "
+                    "a function f(shard) that makes a DataLoader, whose batches may have any size"
+                )
         if columns is None:
             return batch
         return Batch({name: batch[name] for name in columns}, batch.size)
 
-    def _items(self, rows: list[int]) -> list[Named]:
+    def _items(self, rows: list[int]) -> list[Any]:
         if hasattr(self._dataset, "__getitems__"):
-            return [name_columns(item) for item in self._dataset.__getitems__(rows)]
-        return [name_columns(self._dataset[row]) for row in rows]
+            return list(self._dataset.__getitems__(rows))
+        return [self._dataset[row] for row in rows]
 
 
 @final
@@ -85,8 +114,11 @@ class LoaderSource(IterableSource):
                 continue
             named = name_columns(item)
             self.positional, self.labels = named.inputs, named.labels
-            columns = {name: _ready(name, column) for name, column in named.columns.items()}
-            yield _batch(columns).at(share.epoch, index)
+            yield _ready_batch(named).at(share.epoch, index)
+
+
+def _ready_batch(named: Named) -> Batch:
+    return _batch({name: _ready(name, column) for name, column in named.columns.items()})
 
 
 def _collate(items: list[Named]) -> Batch:
