@@ -168,3 +168,13 @@ class TableSpec(Settings):
         if not self.trainable and self.optimizer is not None:
             raise ValueError("a table with trainable=False has no use for an optimizer")
         return self
+
+
+def optimizer_of(spec: TableSpec, given: OptimizerSpec | None) -> OptimizerSpec:
+    """Return the optimizer of a table: its own, the one `given` for all, or Adagrad.
+
+    Weights of a linear model (one number per row) take larger steps than embeddings, whose
+    products with each other and with layers above grow faster than they do.
+    """
+    default = OptimizerSpec(name="adagrad", args={"lr": 0.05 if spec.dim == 1 else 0.02})
+    return spec.optimizer or given or default

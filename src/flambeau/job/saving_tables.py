@@ -10,7 +10,7 @@ from flambeau.checkpoint.references import checkpoint_path, parse_reference, res
 from flambeau.checkpoint.store import TrainingState
 from flambeau.checkpoint.tree_file import write_tree
 from flambeau.config import JobSettings
-from flambeau.config.tables import TableSpec
+from flambeau.config.tables import TableSpec, optimizer_of
 from flambeau.job.serving import access
 from flambeau.job.surroundings import Surroundings
 from flambeau.job.table_optimizer import table_optimizer
@@ -46,7 +46,7 @@ class Layers:
         entries = {}
         for spec in specs:
             own = [part.file for part in files[spec.name]]
-            used = (spec.optimizer or self._default) if spec.trainable else None
+            used = optimizer_of(spec, self._default) if spec.trainable else None
             shown = spec.model_copy(update={"optimizer": used})
             layers = [own] if full else [own, self._full[spec.name]]
             entries[spec.name] = TableEntry(spec=shown.model_dump(mode="json"), layers=layers)

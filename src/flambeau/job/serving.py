@@ -7,7 +7,7 @@ from flambeau.embeddings.attach import tables_of
 from flambeau.embeddings.in_process import InProcessTables
 from flambeau.errors import ModelError
 from flambeau.job.surroundings import Surroundings
-from flambeau.job.table_optimizer import table_optimizer
+from flambeau.job.table_optimizer import is_default, table_optimizer
 from flambeau.parameter_server.channel import Access
 from flambeau.parameter_server.client import ServerClient
 from flambeau.strategies.all_reduce import AllReduceStrategy
@@ -68,7 +68,7 @@ def own_tables(where: Surroundings, model: nn.Module) -> OwnTables:
 
 def require_table_optimizers(where: Surroundings, model: nn.Module) -> None:
     """A table that learns needs to be told how."""
-    if table_optimizer(where.settings) is not None:
+    if is_default(where.settings) or table_optimizer(where.settings) is not None:
         return
     for spec in tables_of(model):
         if spec.trainable and spec.optimizer is None:

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from flambeau.config.optimizer import OptimizerSpec
-from flambeau.config.tables import TableSpec
+from flambeau.config.tables import TableSpec, optimizer_of
 from flambeau.kernels.cores import spread
 from flambeau.tables import initializers
 from flambeau.tables.admission import build_admission
@@ -59,7 +59,7 @@ class Table:
     ) -> None:
         self.spec = spec
         self.dtype = np.dtype(COMPUTED[spec.dtype])
-        self.optimizer = build_row_optimizer(spec.optimizer or optimizer or OptimizerSpec())
+        self.optimizer = build_row_optimizer(optimizer_of(spec, optimizer))
         self.steps = 0
         self._shards = shards
         self._admitted = self._rejected = self._evicted = 0

@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from flambeau.config import CodeRef, FileData, JobSettings, OptimizerSpec, optim
+from flambeau.config.tables import TableSpec, optimizer_of
 from flambeau.job.table_optimizer import table_optimizer
+from flambeau.tables.optimizers import Adagrad
+from flambeau.tables.table import Table
 
 
 def chosen(**settings: Any) -> OptimizerSpec | None:
@@ -20,7 +23,17 @@ def test_the_one_for_tables_comes_first() -> None:
 
 def test_otherwise_it_is_that_of_the_other_weights() -> None:
     assert chosen(optimizer=optim("adagrad", lr=0.1)) == optim("adagrad", lr=0.1)
-    assert chosen() == OptimizerSpec(name="adam")
+    assert chosen(optimizer=optim("adam", lr=1e-3)) == optim("adam", lr=1e-3)
+
+
+@pytest.mark.parametrize(("dim", "rate"), [(1, 0.05), (8, 0.02)])
+def test_if_nothing_is_said_it_is_adagrad(dim: int, rate: float) -> None:
+    assert chosen() is None
+    assert optimizer_of(TableSpec("t", dim), chosen()) == optim("adagrad", lr=rate)
+    own = TableSpec("t", dim, optimizer=optim("ftrl"))
+    assert optimizer_of(own, optim("sgd")) == optim("ftrl")
+    table = Table(TableSpec("t", dim), seed=0)
+    assert (type(table.optimizer), table.optimizer.lr) == (Adagrad, rate)
 
 
 def test_groups_of_parameters_are_of_no_use_to_tables() -> None:
