@@ -62,11 +62,13 @@ class ModuleLoss(Loss):
 
     Labels are brought to the shape and type that torch's losses expect. With `reduction="mean"`
     torch averages: exact over workers unless the loss has class weights. Sample weights and
-    missing labels need `reduction="none"`.
+    missing labels need `reduction="none"`. Losses of probabilities and values have our
+    `name` for them, by which metrics know that outputs are no logits.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
+        self.name = _NAMES_OF_TORCH.get(type(module))
 
     def __call__(self, output: Any, batch: Batch, label: Any, weight: Tensor | None) -> Tensor:
         if not (isinstance(output, Tensor) and isinstance(label, Tensor)):
@@ -277,6 +279,15 @@ _NAMED: dict[str, Callable[[str, Tensor, Tensor], Tensor]] = {
     "mse": _elementwise(F.mse_loss),
     "mae": _elementwise(F.l1_loss),
     "huber": _elementwise(F.huber_loss),
+}
+
+
+# Others of torch's losses take logits, which is what metrics expect without a name.
+_NAMES_OF_TORCH: dict[type[nn.Module], str] = {
+    nn.BCELoss: "bce_prob",
+    nn.MSELoss: "mse",
+    nn.L1Loss: "mae",
+    nn.HuberLoss: "huber",
 }
 
 

@@ -192,9 +192,10 @@ def test_function_loss_that_gives_something_else_is_refused():
         build_loss(lambda output, rows: torch.zeros(2))(None, batch(3), None, None)
 
 
-def test_only_named_losses_have_a_name():
-    names = [build_loss(loss).name for loss in ("bce", nn.MSELoss(), None, {"a": "mse"})]
-    assert names == ["bce", None, None, None]
+def test_named_losses_and_torchs_losses_of_values_have_a_name():
+    losses = ("bce", nn.MSELoss(), nn.BCELoss(), nn.BCEWithLogitsLoss(), None, {"a": "mse"})
+    names = [build_loss(loss).name for loss in losses]
+    assert names == ["bce", "mse", "bce_prob", None, None, None]
 
 
 @pytest.mark.parametrize("as_tuple", [False, True])

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from flambeau.errors import ConfigError, ModelError
 from flambeau.strategies.group import Group, Solo
@@ -112,3 +112,10 @@ def test_an_output_that_is_no_tensor_is_explained() -> None:
 def test_an_unknown_metric_is_found_when_it_is_built() -> None:
     with pytest.raises(ConfigError, match="did you mean 'accuracy'"):
         make(("acuracy",))
+
+
+def test_outputs_of_torchs_loss_of_probabilities_are_probabilities() -> None:
+    named, module = make(loss="bce_prob"), make(loss=nn.BCELoss())
+    for metrics in (named, module):
+        metrics.update(OUTPUT.sigmoid(), LABEL, None, None)
+    assert module.results(Solo()) == named.results(Solo()) != {}
