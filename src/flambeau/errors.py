@@ -4,6 +4,7 @@
     ├── UserError (ValueError)       something to change in the call, the job file or the data
     │   ├── ConfigError              a setting: which one, its value, what would be right
     │   ├── DataError                a file, a column, a row
+    │   │   └── UntrustedError       a file that may hold code, which nobody allowed to run
     │   ├── ModelError               the model, its loss or its optimizer do not fit together
     │   │   └── NotATensorError (AttributeError)    bags of ids, used as a tensor
     │   ├── RunDirectoryError        a run directory that cannot be used as asked
@@ -34,6 +35,10 @@ class ConfigError(UserError):
 
 class DataError(UserError):
     """Data that cannot be read or does not fit."""
+
+
+class UntrustedError(DataError):
+    """A file that may run the code of whoever made it, without leave to do so."""
 
 
 class ModelError(UserError):

@@ -169,7 +169,7 @@ def test_a_model_trained_on_arrays_is_exported_without_them(tmp_path: Path) -> N
     )
     made = [*PREDICT[:-1], "export", run, "--out", str(tmp_path / "out")]
     subprocess.run([*made, "--format", "torchscript"], env=environment(), check=True)
-    found = fb.Predictor.load(tmp_path / "out").predict({"x": x})
+    found = fb.Predictor.load(tmp_path / "out", trust=True).predict({"x": x})
     expected = result.predict((x,))
     ours, theirs = (np.array(t["probabilities"].to_pylist()) for t in (found, expected))
     np.testing.assert_allclose(ours, theirs, atol=1e-6)

@@ -64,7 +64,7 @@ class Manifest(Settings):
     def write(self, directory: Path) -> None:
         """Commit the checkpoint in `directory`, whose other files are complete."""
         values = self.model_dump() | {"metrics": metrics_as_json(self.metrics)}
-        text = json.dumps(values | {"crc32": _checksum(values)}, indent=1, allow_nan=False)
+        text = json.dumps(values | {"crc32": checksum_of(values)}, indent=1, allow_nan=False)
         with (directory / MANIFEST).open("wb") as file:
             file.write(text.encode())
             sync(file)
@@ -81,7 +81,7 @@ class Manifest(Settings):
                 f"{path} has format version {version}, this Flambeau reads {FORMAT_VERSION}; "
                 "use the Flambeau that wrote it"
             )
-        if values.pop("crc32", None) != _checksum(values):
+        if values.pop("crc32", None) != checksum_of(values):
             raise CheckpointError(f"{path} is corrupt: its checksum is wrong")
         try:
             return cls.parse(values)
@@ -111,6 +111,6 @@ def _load(path: Path) -> dict[str, Any]:
     return values
 
 
-def _checksum(values: Mapping[str, Any]) -> int:
+def checksum_of(values: Mapping[str, Any]) -> int:
     """The CRC-32 of the values, whatever the spaces between them in the file."""
     return zlib.crc32(json.dumps(values, sort_keys=True).encode())

@@ -51,6 +51,14 @@ def verify_file(path: Path, expected: FileEntry, pause: Pause = _no_pause) -> No
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
+def file_entry(path: Path) -> FileEntry:
+    """Read a whole file; its size and checksum."""
+    try:
+        return FileEntry(size=path.stat().st_size, crc32=_checksum(path, _no_pause))
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
 def _entry_of(file: Path) -> FileEntry:
     """What the manifest beside a file says of it."""
     entry = Manifest.read(file.parent).files.get(file.name)

@@ -24,15 +24,18 @@ OptionsOption = Annotated[
 
 
 def open_run(reference: str) -> tuple["RunDirectory", "JobSettings", str]:
-    """A run, its settings, and which of its checkpoints is meant."""
+    """A run, its settings, and which of its checkpoints is meant; its code may be run."""
     from flambeau.checkpoint import RunDirectory, parse_reference
+    from flambeau.job.stored_code import allow_code
     from flambeau.job.using import read_settings
 
     # Where `python` itself would look for the user's modules.
     sys.path.insert(0, os.getcwd())
     path, which = parse_reference(reference)
     run = RunDirectory(path)
-    return run, read_settings(run), which
+    settings = read_settings(run)
+    allow_code(run, settings)
+    return run, settings, which
 
 
 def parse_data(text: str, format: str | None, options: list[str]) -> "FileData | DatasetData":

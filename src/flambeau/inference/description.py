@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flambeau.checkpoint.durable import write_atomically
+from flambeau.checkpoint.manifest import FileEntry, checksum_of
 from flambeau.config import Binding, Images
 from flambeau.config.settings import Settings
 from flambeau.data.parameters import is_batch
@@ -88,7 +89,8 @@ class Bound(Settings):
 class Description(Bound):
     """An export: which, its graph, its look-ups and tables, and what it adds to.
 
-    `weights` are the shapes of the model's weights by name, tables apart.
+    `weights` are the shapes of the model's weights by name, tables apart. `files` are the size and
+    checksum of every other file of the folder; None if it was written before there were any.
     """
 
     version: int = VERSION
@@ -104,10 +106,12 @@ class Description(Bound):
     tables: dict[str, TableFile]
     weights: Mapping[str, tuple[int, ...]] = {}
     since: Since | None = None
+    files: dict[str, FileEntry] | None = None
 
     def write(self, folder: Path) -> None:
-        """Write `binding.json`."""
-        text = json.dumps(self.model_dump(mode="json"), indent=1)
+        """Write `binding.json`, with a checksum of itself."""
+        values = self.model_dump(mode="json")
+        text = json.dumps(values | {"crc32": checksum_of(values)}, indent=1)
         write_atomically(folder / BINDING, text.encode())
 
 
@@ -130,10 +134,18 @@ def read_description(folder: Path) -> Description:
             f"{path} has version {values.get('version')!r}, and this Flambeau reads {VERSION}; "
             "export the run again"
         )
+    checksum = values.pop("crc32", None) if isinstance(values, dict) else None
+    if checksum is not None and checksum != checksum_of(values):
+        raise DataError(f"{path} is damaged: its checksum is wrong; copy or export it again")
     try:
-        return Description.parse(values, str(path))
+        found = Description.parse(values, str(path))
     except ConfigError as error:
         raise DataError(f"{error}") from error
+    tables = (table.file for table in found.tables.values())
+    for file in (found.graph.file, *tables, *(found.files or ())):
+        if Path(file).is_absolute() or ".." in Path(file).parts:
+            raise DataError(f"{path} names {file}, which is not in its folder")
+    return found
 
 
 def described_parameters(forward: Callable[..., Any]) -> tuple[Parameter, ...]:

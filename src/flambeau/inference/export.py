@@ -13,6 +13,8 @@ import torch
 from torch import nn
 
 from flambeau.checkpoint.durable import TEMPORARY
+from flambeau.checkpoint.manifest import FileEntry
+from flambeau.checkpoint.soundness import file_entry
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.jagged import Jagged
@@ -118,10 +120,13 @@ class _Writing:
             self._require_same_model(described, lookups)
         known = self._base.description if self._base is not None else None
         here = known is None or known.graph.digest != described.digest
-        tables = {name: self._table(folder, name) for name in self._trained.tables}
         if here:
             graph.write(folder)
-        description = self._describe(described, lookups, tables, here)
+        files = {path.name: file_entry(path) for path in sorted(folder.iterdir())}
+        tables = {}
+        for name in self._trained.tables:
+            tables[name], files[tables[name].file] = self._table(folder, name)
+        description = self._describe(described, lookups, tables, here, files)
         description.write(folder)
         return description
 
@@ -131,6 +136,7 @@ class _Writing:
         lookups: tuple[Lookup, ...],
         tables: dict[str, TableFile],
         here: bool,
+        files: dict[str, FileEntry],
     ) -> Description:
         trained = self._trained
         return Description(
@@ -147,6 +153,7 @@ class _Writing:
             weights=self._weights(),
             **dict(trained.bound),
             since=None if self._base is None else self._base.since,
+            files=files,
         )
 
     def _source(self) -> GraphSource:
@@ -199,7 +206,7 @@ class _Writing:
             return "fp64" if self._trained.tables[name].spec.dtype == "fp64" else "fp32"
         return "bf16" if self._options.tables == "bf16" else "int8"
 
-    def _table(self, folder: Path, name: str) -> TableFile:
+    def _table(self, folder: Path, name: str) -> tuple[TableFile, FileEntry]:
         table, stored = self._trained.tables[name], self._stored(name)
         ids, removed = sorted_ids(table), None
         if self._base is not None:
@@ -209,8 +216,8 @@ class _Writing:
             ids = changed_ids(ids, table, old, stored)
         file = f"tables/{name}.safetensors"
         (folder / "tables").mkdir(exist_ok=True)
-        write_table(folder / file, ids, table, stored, removed)
-        return TableFile(
+        entry = write_table(folder / file, ids, table, stored, removed)
+        described = TableFile(
             file=file,
             rows=len(ids),
             removed=0 if removed is None else len(removed),
@@ -218,6 +225,7 @@ class _Writing:
             values=stored,
             default=tuple(default_row(table.spec).tolist()),
         )
+        return described, entry
 
     def _weights(self) -> dict[str, tuple[int, ...]]:
         model = self._trained.model

@@ -1,5 +1,6 @@
 """An export and those that it adds to, opened together."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import final
 
 import numpy as np
 
+from flambeau.checkpoint.soundness import file_entry
 from flambeau.errors import DataError
 from flambeau.inference.description import (
     Description,
@@ -36,9 +38,10 @@ class Chain:
         return self.descriptions[0]
 
     def graph_path(self) -> Path:
-        """The file of the newest graph."""
+        """The file of the newest graph, which is as it was written."""
         for folder, description in zip(self.folders, self.descriptions, strict=True):
             if description.graph_here:
+                _require_as_written(folder, description)
                 return folder / description.graph.file
         raise DataError(f"{self.folders[0]} and what it adds to have no graph")
 
@@ -58,6 +61,19 @@ class Chain:
 
 def open_chain(folder: Path, open_run: OpenRun) -> Chain:
     """The export at `folder` with all that it adds to; a foreign or missing one is an error."""
+    chain = _open_chain(folder, open_run)
+    pairs = zip(chain.folders, chain.descriptions, strict=True)
+    old = [str(folder) for folder, description in pairs if description.files is None]
+    if old:
+        warnings.warn(
+            f"{', '.join(old)}: written before exports had checksums, so damage is not noticed; "
+            "export the run again to have them",
+            stacklevel=2,
+        )
+    return chain
+
+
+def _open_chain(folder: Path, open_run: OpenRun) -> Chain:
     folders, descriptions = [folder], [read_description(folder)]
     while (since := descriptions[-1].since) is not None:
         base = (folders[-1] / since.folder).resolve()
@@ -79,6 +95,17 @@ def open_chain(folder: Path, open_run: OpenRun) -> Chain:
         folders.append(base)
         descriptions.append(found)
     return Chain(tuple(folders), tuple(descriptions), {})
+
+
+def _require_as_written(folder: Path, description: Description) -> None:
+    """Find damage to the files of a graph; tables are checked where they are used."""
+    tables = {table.file for table in description.tables.values()}
+    for name, expected in (description.files or {}).items():
+        if name not in tables and file_entry(folder / name) != expected:
+            raise DataError(
+                f"{folder / name} is damaged: its size or checksum is not as it was written; copy "
+                "the export again from where it came, or export the run again"
+            )
 
 
 def newest_of(place: Path, loaded: str | None = None) -> Path:

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch.nn import functional
 from flambeau.config.plural import number_of
 from flambeau.data.jagged import Jagged
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
-from flambeau.errors import ModelError
+from flambeau.errors import ModelError, UntrustedError
 from flambeau.inference import graph_files
 from flambeau.inference.arguments import Arguments, Leaf
 from flambeau.inference.cut_model import (
@@ -116,7 +117,7 @@ class MadeGraph:
         names = [each.name for each in described.inputs]
         example = _example(self.source, self.cut, EXAMPLE_ROWS[0])
         graph_files.save(self.kind, path, self.cut, self.program, example, names, described.outputs)
-        self._check(graph_files.load(self.kind, path))
+        self._check(_load(self.kind, path))
 
     def _check(self, graph: graph_files.Graph) -> None:
         for rows in EXAMPLE_ROWS:
@@ -147,6 +148,17 @@ class MadeGraph:
             )
             for name, label, tensor, axes in zip(names, labels, example, varying, strict=True)
         ]
+
+
+def _load(kind: Format, path: Path) -> graph_files.Graph:
+    """Load our own file as its users will; a warning if they will have to trust it."""
+    if kind in graph_files.PROGRAMS:
+        return graph_files.load(kind, path, trust=True)
+    try:
+        return graph_files.load(kind, path)
+    except UntrustedError as error:
+        warnings.warn(f"this export can only be loaded with trust=True: {error}", stacklevel=2)
+        return graph_files.load(kind, path, trust=True)
 
 
 def _cut_model(source: GraphSource, values: Values) -> CutModel:

@@ -12,7 +12,14 @@ from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
 from flambeau.config.settings import nearest
-from flambeau.errors import ConfigError, DataError, MissingDependencyError, ModelError
+from flambeau.errors import (
+    ConfigError,
+    DataError,
+    MissingDependencyError,
+    ModelError,
+    UntrustedError,
+)
+from flambeau.inference.checked_archive import checked_archive
 
 Format = Literal["pt2", "onnx", "torch", "torchscript"]
 FILES: dict[str, str] = {
@@ -20,6 +27,12 @@ FILES: dict[str, str] = {
     "onnx": "model.onnx",
     "torch": "model.pt",
     "torchscript": "model.ts",
+}
+
+#: Formats that are programs rather than data, and what they can do.
+PROGRAMS = {
+    "torch": "a file of format 'torch' is a pickle, which runs any code",
+    "torchscript": "TorchScript is a program, which can write files",
 }
 
 Tensors = Sequence[Tensor]
@@ -75,6 +88,8 @@ def save(
     """Write the graph of `model`, captured as `program`."""
     with _quiet():
         if kind == "pt2":
+            # Examples of inputs would be pickled; without them nothing in the file is.
+            program._example_inputs = None
             torch.export.save(program, path)
         elif kind == "torch":
             torch.save(_plain(program), path)
@@ -85,15 +100,23 @@ def save(
             _save_onnx(path, program, inputs, outputs)
 
 
-def load(kind: Format, path: Path) -> Graph:
-    """The graph of a file, as a function of its inputs in order."""
+def load(kind: Format, path: Path, *, trust: bool = False) -> Graph:
+    """The graph of a file, as a function of its inputs in order.
+
+    Without `trust` only what cannot run code is loaded, else `UntrustedError`.
+    """
     if not path.is_file():
         raise DataError(f"{path} is missing: the export is not complete")
+    if kind in PROGRAMS and not trust:
+        raise UntrustedError(
+            f"{path} is not loaded: {PROGRAMS[kind]}. If you trust whoever made this export, load "
+            "it with trust=True; or export it with format='pt2' or 'onnx', which are data"
+        )
     with _quiet():
         if kind == "onnx":
-            return _load_onnx(path)
+            return _load_onnx(path, trust)
         if kind == "pt2":
-            module: Any = torch.export.load(path).module()
+            module = _load_program(path, trust)
         elif kind == "torch":
             module = torch.load(path, weights_only=False)
         else:
@@ -103,6 +126,18 @@ def load(kind: Format, path: Path) -> Graph:
         return list(module(*tensors))
 
     return run
+
+
+def _load_program(path: Path, trust: bool) -> Any:
+    file = path if trust else checked_archive(path)
+    try:
+        # Guards are Python code in the file; the graph fails itself where shapes do not fit.
+        return torch.export.load(file).module(check_guards=False)
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        raise DataError(
+            f"{path} cannot be loaded by torch {torch.__version__}: {type(error).__name__}: {first}"
+        ) from error
 
 
 def _plain(program: Any) -> nn.Module:
@@ -139,7 +174,9 @@ def _save_onnx(path: Path, program: Any, inputs: Sequence[str], outputs: Sequenc
     made.save(str(path))
 
 
-def _load_onnx(path: Path) -> Graph:
+def _load_onnx(path: Path, trust: bool) -> Graph:
+    if not trust:
+        _require_own_data(path)
     session, names = _onnx_session(path)
 
     def run(tensors: Tensors) -> list[Tensor]:
@@ -147,6 +184,29 @@ def _load_onnx(path: Path) -> Graph:
         return [torch.from_numpy(found) for found in session.run(None, fed)]
 
     return run
+
+
+def _require_own_data(path: Path) -> None:
+    """Refuse a file that has numbers read from elsewhere than a file beside it."""
+    try:
+        import onnx
+        from onnx.external_data_helper import ExternalDataInfo, _get_all_tensors, uses_external_data
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{path} is checked before it is loaded: pip install onnx; or load it with trust=True"
+        ) from error
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception as error:
+        raise DataError(f"{path} is damaged, or not an ONNX file: {error}") from error
+    for tensor in filter(uses_external_data, _get_all_tensors(model)):
+        location = ExternalDataInfo(tensor).location
+        beside = path.parent / location
+        if beside.parent != path.parent or not beside.is_file() or beside.is_symlink():
+            raise UntrustedError(
+                f"{path} is not loaded: it reads {location!r}, which is no file beside it. "
+                "If you trust whoever made this export, load it with trust=True"
+            )
 
 
 def _onnx_session(path: Path) -> tuple[Any, list[str]]:

@@ -28,9 +28,10 @@ ROWS_AT_ONCE = 1 << 14
 class ServedExport:
     """What is asked of a predictor, from an export. Any number of threads may ask."""
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: Chain, *, trust: bool) -> None:
         self.folder, self.description = chain.folders[0], chain.newest
-        self._graph = graph_files.load(self.description.graph.format, chain.graph_path())
+        kind = self.description.graph.format
+        self._graph = graph_files.load(kind, chain.graph_path(), trust=trust)
         self._look_up = None
         if self.description.graph.lookups == "outside":
             tables = ExportedTables(chain.tables())

@@ -27,19 +27,20 @@ class Predictor:
     predictor.predict({"user": [17], "item": [4]})["probability"]
     """
 
-    def __init__(self, place: Path, served: _Served) -> None:
-        self._place, self._served = place, served
+    def __init__(self, place: Path, served: _Served, *, trust: bool) -> None:
+        self._place, self._served, self._trust = place, served, trust
         self._lock = threading.Lock()
 
     @classmethod
-    def load(cls, place: str | Path) -> "Predictor":
+    def load(cls, place: str | Path, *, trust: bool = False) -> "Predictor":
         """The predictor of an export, of the newest in a folder of exports, or of a run.
 
         A run may say which checkpoint, `runs/clicks@best`; it needs the model's code, an export
-        does not.
+        does not. An export is data, and runs no code of whoever made it; with `trust` one is loaded
+        that may, such as a graph of format `torch` or `torchscript`.
         """
         path = Path(place)
-        return cls(path, _open(path, None))
+        return cls(path, _open(path, None, trust), trust=trust)
 
     @property
     def id(self) -> str:
@@ -62,26 +63,26 @@ class Predictor:
         the run. Meanwhile, and if it cannot be read, the old one goes on answering.
         """
         with self._lock:
-            newer = _open(self._place, self._served.id)
+            newer = _open(self._place, self._served.id, self._trust)
             if newer is None:
                 return False
             self._served = newer
             return True
 
 
-def _open(place: Path, loaded: str | None) -> Any:
+def _open(place: Path, loaded: str | None, trust: bool) -> Any:
     """What answers from this place; None if that is `loaded`."""
     from flambeau.inference.served_export import ServedExport
 
     if _is_run(place):
         from flambeau.job.served_run import open_served_run
 
-        return open_served_run(str(place), loaded)
+        return open_served_run(str(place), loaded, trust=trust)
     if not place.exists():
         raise RunDirectoryError(f"there is neither an export nor a run at {place}")
     folder = newest_of(place, loaded)
     chain = open_chain(folder, _run_tables)
-    return None if chain.newest.id == loaded else ServedExport(chain)
+    return None if chain.newest.id == loaded else ServedExport(chain, trust=trust)
 
 
 def _run_tables(base: Path, since: Since) -> dict[str, MappedTable]:

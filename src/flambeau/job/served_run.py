@@ -10,6 +10,7 @@ from flambeau.inference.description import Bound
 from flambeau.inference.given_rows import as_records
 from flambeau.inference.served_export import ROWS_AT_ONCE, bind
 from flambeau.job.exporting import describe_run
+from flambeau.job.stored_code import allow_code
 from flambeau.job.using import load_model, read_settings
 
 
@@ -32,7 +33,7 @@ class ServedRun:
             return pa.Table.from_batches([scorer.score(batch, binder) for batch in batches])
 
 
-def open_served_run(reference: str, loaded: str | None) -> ServedRun | None:
+def open_served_run(reference: str, loaded: str | None, *, trust: bool) -> ServedRun | None:
     """The run's checkpoint, ready to answer; None if that is the one `loaded`."""
     path, which = parse_reference(reference)
     run = RunDirectory(path)
@@ -40,5 +41,7 @@ def open_served_run(reference: str, loaded: str | None) -> ServedRun | None:
     checkpoint = resolve(run, which)
     if checkpoint.name == loaded:
         return None
+    if loaded is None:
+        allow_code(run, settings, trust=trust)
     model = load_model(run, settings, checkpoint.name)
     return ServedRun(checkpoint.name, model, describe_run(run, settings, model))

@@ -24,6 +24,10 @@ from small_runs import History, add_checkpoint, clicks, write_run
 FAST = ExportOptions("torchscript", inside_mb=0)
 
 
+def load(place: Path) -> fb.Predictor:
+    return fb.Predictor.load(place, trust=True)
+
+
 def export(run: RunDirectory, out: Path, since: Path | None = None) -> None:
     export_run(run, read_settings(run), "latest", out, FAST, since and str(since))
 
@@ -48,25 +52,25 @@ def score(predictor: fb.Predictor) -> float:
 def test_a_delta_beside_the_export_is_found_and_used(run: RunDirectory, tmp_path: Path) -> None:
     exports = tmp_path / "exports"
     export(run, exports / "day1")
-    predictor = fb.Predictor.load(exports / "day1")
+    predictor = load(exports / "day1")
     before = score(predictor)
     assert not predictor.refresh()
     train_on(run, 2)
     export(run, exports / "day2", since=exports / "day1")
-    assert score(fb.Predictor.load(exports / "day1")) == before  # what was asked for
+    assert score(load(exports / "day1")) == before  # what was asked for
     assert predictor.refresh()
-    assert score(predictor) == pytest.approx(score(fb.Predictor.load(run.path)), abs=1e-6)
+    assert score(predictor) == pytest.approx(score(load(run.path)), abs=1e-6)
     assert score(predictor) != before
     assert not predictor.refresh()
     train_on(run, 3)
     export(run, exports / "day3", since=exports / "day2")
     assert predictor.refresh()
-    assert score(fb.Predictor.load(exports)) == score(predictor)
+    assert score(load(exports)) == score(predictor)
 
 
 def test_another_export_in_the_same_place_is_used(run: RunDirectory, tmp_path: Path) -> None:
     export(run, tmp_path / "out")
-    predictor = fb.Predictor.load(tmp_path / "out")
+    predictor = load(tmp_path / "out")
     old = score(predictor)
     train_on(run, 2)
     (tmp_path / "out").rename(tmp_path / "old")
@@ -79,7 +83,7 @@ def test_another_export_in_the_same_place_is_used(run: RunDirectory, tmp_path: P
 
 
 def test_a_run_is_renewed_by_its_newer_checkpoint(run: RunDirectory) -> None:
-    predictor = fb.Predictor.load(run.path)
+    predictor = load(run.path)
     before = score(predictor)
     assert not predictor.refresh()
     train_on(run, 2)
@@ -89,9 +93,9 @@ def test_a_run_is_renewed_by_its_newer_checkpoint(run: RunDirectory) -> None:
 
 def test_threads_ask_while_it_is_renewed(run: RunDirectory, tmp_path: Path) -> None:
     export(run, tmp_path / "x/day1")
-    predictor = fb.Predictor.load(tmp_path / "x/day1")
+    predictor = load(tmp_path / "x/day1")
     train_on(run, 2)
-    expected = {round(score(p), 5) for p in (predictor, fb.Predictor.load(run.path))}
+    expected = {round(score(p), 5) for p in (predictor, load(run.path))}
     found: list[float] = []
 
     def ask() -> None:
@@ -117,9 +121,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_unknown_ids_and_missing_ones_are_answered(exported: Path) -> None:
-    predictor = fb.Predictor.load(exported / "out")
+    predictor = load(exported / "out")
     rows = [{"item": 10**15, "history": [4]}, {"item": 3, "history": None}]
-    expected = fb.Predictor.load(exported / "run").predict(rows)
+    expected = load(exported / "run").predict(rows)
     found = predictor.predict(rows)
     for name in expected.column_names:
         assert found[name].to_pylist() == pytest.approx(expected[name].to_pylist(), abs=1e-6)
@@ -136,27 +140,27 @@ def test_what_does_not_fit_is_said(
     exported: Path, row: dict[str, list[object]], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        fb.Predictor.load(exported / "out").predict(row)
+        load(exported / "out").predict(row)
 
 
 def test_places_without_an_export_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError, match="neither an export nor a run"):
-        fb.Predictor.load(tmp_path / "nothing")
+        load(tmp_path / "nothing")
     with pytest.raises(DataError, match="neither an export nor a folder of exports"):
-        fb.Predictor.load(tmp_path)
+        load(tmp_path)
     (tmp_path / "binding.json").write_text("{")
     with pytest.raises(DataError, match="cannot be read"):
-        fb.Predictor.load(tmp_path)
+        load(tmp_path)
     (tmp_path / "binding.json").write_text('{"version": 99}')
     with pytest.raises(DataError, match="version 99"):
-        fb.Predictor.load(tmp_path)
+        load(tmp_path)
     assert clicks().num_rows
 
 
 def test_ids_beyond_int64_are_those_of_the_training(run: RunDirectory) -> None:
     rows = np.array([5, 2**63 + 5 - 2**64]), np.ones((2, 4), np.float32)
     add_checkpoint(run, History(), {"item": rows}, 2)
-    predictor = fb.Predictor.load(run.path)
+    predictor = load(run.path)
 
     def scores(items: Any) -> list[float]:
         found = predictor.predict({"item": items, "history": [[1, 2], [1, 2], []]})
@@ -170,11 +174,11 @@ def test_ids_beyond_int64_are_those_of_the_training(run: RunDirectory) -> None:
 
 def test_integers_that_were_numbers_in_training_are_numbers(tmp_path: Path) -> None:
     run = write_run(tmp_path, "Mlp")
-    floats = fb.Predictor.load(run.path)
+    floats = load(run.path)
     rows = {"I1": [1, 2], "I2": [3, 4]}
     expected = floats.predict({name: np.array(values, float) for name, values in rows.items()})
     pq.write_table(pa.table(rows), tmp_path / "clicks.parquet")
     export(run, tmp_path / "out")
     for place in (run.path, tmp_path / "out"):
-        assert fb.Predictor.load(place).predict(rows).equals(expected)
+        assert load(place).predict(rows).equals(expected)
     assert read_description(tmp_path / "out").columns == {"I1": "floats", "I2": "floats"}

@@ -32,7 +32,7 @@ def test_rows_are_answered_with_predictions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = write_run(tmp_path, "Mlp")
-    export_run(run, read_settings(run), "latest", tmp_path / "out", ExportOptions("torchscript"))
+    export_run(run, read_settings(run), "latest", tmp_path / "out", ExportOptions())
     monkeypatch.setenv("EXPORT", str(tmp_path / "out"))
     app = runpy.run_path(str(APP))["app"]
     answer = post(app, "/predict", [{"I1": 1, "I2": 0.5}, {"I1": 0, "I2": 2}]).json()

@@ -1,0 +1,116 @@
+"""A file of torch.export from anybody, as one that holds only data.
+
+`torch.export.load` unpickles some entries of the archive and runs parts of others. What is loaded
+is therefore a copy in memory, made of the entries that were checked; so nobody else's reader of zip
+files has to see the same entries in the original as we do.
+"""
+
+import io
+import json
+import re
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+from flambeau.errors import DataError, UntrustedError
+from flambeau.inference.checked_program import checked_program, require_plain
+
+_PROGRAM = "models/model.json"
+_SAMPLE_INPUTS = "data/sample_inputs/model.pt"
+_CONFIGS = {
+    "data/weights/": "data/weights/model_weights_config.json",
+    "data/constants/": "data/constants/model_constants_config.json",
+}
+#: Entries that say what the archive is, and what must be in them.
+_FIXED = {
+    "archive_format": rb"pt2",
+    "archive_version": rb"\d{1,4}",
+    "byteorder": rb"little",
+    ".data/version": rb"\d{1,4}\n?",
+}
+_NOT_NEEDED = {".data/serialization_id", _SAMPLE_INPUTS}
+_TENSORS = re.compile(r"data/weights/weight_\d+|data/constants/tensor_\d+")
+
+
+def checked_archive(path: Path) -> io.BytesIO:
+    """Return the archive without anything that torch would unpickle or run.
+
+    `UntrustedError` if there is something in it that Flambeau does not write, since it may be code.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = _entries(archive)
+    except (OSError, zipfile.BadZipFile, NotImplementedError, zlib.error, EOFError) as error:
+        raise DataError(f"{path} is damaged, or not a file of torch.export: {error}") from error
+    except UntrustedError as error:
+        raise _explained(path, error) from error
+    try:
+        return _copy(entries)
+    except UntrustedError as error:
+        raise _explained(path, error) from error
+
+
+def _explained(path: Path, error: UntrustedError) -> UntrustedError:
+    return UntrustedError(
+        f"{path} is not loaded: {error}. If you trust whoever made this export, load it with "
+        "trust=True: its code then runs with your rights"
+    )
+
+
+def _entries(archive: zipfile.ZipFile) -> dict[str, bytes]:
+    """Return the content of all entries by name, without the folder that they all are in."""
+    found: dict[str, bytes] = {}
+    roots = set()
+    for info in archive.infolist():
+        root, _, name = info.filename.partition("/")
+        roots.add(root)
+        known = name in _FIXED or name in _NOT_NEEDED or name == _PROGRAM
+        known = known or name in _CONFIGS.values() or bool(_TENSORS.fullmatch(name))
+        if not known or name in found or len(roots) > 1:
+            raise UntrustedError(f"Flambeau does not write its entry {info.filename[:80]!r}")
+        # Entries are as long as they are in the file, so that they cannot fill the memory.
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise UntrustedError(f"its entry {info.filename!r} is compressed")
+        found[name] = b"" if name in _NOT_NEEDED else archive.read(info)
+    return found
+
+
+def _copy(entries: dict[str, bytes]) -> io.BytesIO:
+    for name in (_PROGRAM, *_CONFIGS.values(), *_FIXED):
+        if name not in entries:
+            raise UntrustedError(f"it has no entry {name!r}")
+    for name, pattern in _FIXED.items():
+        if not re.fullmatch(pattern, entries[name]):
+            raise UntrustedError(f"its entry {name!r} has another content than ours")
+    for folder, config in _CONFIGS.items():
+        _require_tensors(folder, entries[config], entries)
+    kept = {**entries, _PROGRAM: checked_program(entries[_PROGRAM]), _SAMPLE_INPUTS: b""}
+    kept.pop(".data/serialization_id", None)
+    copy = io.BytesIO()
+    with zipfile.ZipFile(copy, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in kept.items():
+            archive.writestr(f"model/{name}", content)
+    copy.seek(0)
+    return copy
+
+
+def _require_tensors(folder: str, text: bytes, entries: dict[str, bytes]) -> None:
+    """Check that what a config lists are plain tensors, whose numbers are in entries."""
+    try:
+        config = json.loads(text)
+        require_plain(config)
+        for payload in config["config"].values():
+            content = entries.get(folder + payload["path_name"])
+            plain = content is not None and not payload["use_pickle"]
+            if not plain or not _fits(payload["tensor_meta"], len(content or b"")):
+                raise UntrustedError(f"{folder}{payload['path_name']} is not a plain tensor")
+    except UntrustedError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise UntrustedError(f"the list of {folder} is not as torch.export writes it") from error
+
+
+def _fits(meta: dict[str, Any], size: int) -> bool:
+    """Whether a tensor has no elements, or a file of its own; torch would make up the zeros."""
+    return size > 0 or any(each["as_int"] == 0 for each in meta["sizes"])
