@@ -1,11 +1,19 @@
-"""Columns as people have them: integers that are numbers, gaps, large keys."""
+"""Columns as people have them: integers that are numbers, gaps, large keys, data frames."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from torch import Tensor, nn
 from toy import QUIET, Net
 
 import flambeau as fb
+from flambeau.embeddings import SparseEmbedding, TableSpec
 
 LARGE = 2**63
 
@@ -44,3 +52,56 @@ def test_integers_with_gaps_train_a_model_of_numbers_and_are_predicted(tmp_path:
     row = {f"n{place}": [None if place == 0 else 1] for place in range(6)}
     served = fb.Predictor.load(tmp_path / "run").predict(row)
     assert "nan" not in str(served.to_pydict())
+
+
+class Cities(nn.Module):
+    """Texts in a table, numbers with gaps, and a vector in each row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = SparseEmbedding(TableSpec("city", 4), "sum")
+        self.layer = nn.Linear(2 + 3 + 4, 1)
+
+    def forward(self, x: Tensor, vector: Tensor, city: Tensor) -> Tensor:
+        result: Tensor = self.layer(torch.cat([x, vector, self.rows(city)], 1)).squeeze(1)
+        return result
+
+
+def cities(rows: int = 120) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    return {
+        "user": [f"u{row}" for row in range(rows)],
+        "age": [None if row % 7 == 0 else row for row in range(rows)],
+        "price": rng.normal(size=rows).tolist(),
+        "vector": [row.tolist() for row in rng.normal(size=(rows, 3))],
+        "city": [None if row % 9 == 0 else f"c{row % 11}" for row in range(rows)],
+        "label": [row % 2 for row in range(rows)],
+    }
+
+
+def test_a_pandas_frame_trains_and_frames_of_all_kinds_are_predicted(tmp_path: Path) -> None:
+    columns = cities()
+    frame = pd.DataFrame(columns, index=range(1000, 1120))
+    arguments: dict[str, Any] = {
+        "inputs": {"x": ["age", "price"], "vector": "vector", "city": ["city"]},
+        "label": "label",
+        "keys": ["user"],
+        "fill": 0.0,
+        "loss": "bce",
+        "metrics": ["auc"],
+        "cluster": fb.Local(2),
+        "strategy": fb.Hybrid(),
+        "observe": QUIET,
+        "run_dir": tmp_path / "run",
+    }
+    result = fb.fit(Cities, frame, valid=pl.DataFrame(columns), **arguments)
+    assert result.report["rows"]["applied"] == 120
+    assert result.evaluate()["auc"] == pytest.approx(result.metrics["auc"], abs=1e-6)
+    expected = result.predict(pa.table(columns))
+    assert expected["user"].to_pylist() == columns["user"]
+    for same in (frame, pl.DataFrame(columns)):
+        assert result.predict(same).equals(expected)
+    served = fb.Predictor.load(tmp_path / "run").predict(frame)
+    assert np.allclose(served["probability"], expected["probability"], atol=1e-6)
+    again = fb.fit(Cities, frame, **{**arguments, "epochs": 2})
+    assert again.report["step"] == 2 * result.report["step"]

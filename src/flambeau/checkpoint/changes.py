@@ -28,6 +28,7 @@ CHANGEABLE = (
     "compute.compile",
     "callbacks",
     "valid",
+    "train.fd",
     "train.columns.*.fd",
     "train.columns.*.path",
     "train.columns.*.offset",

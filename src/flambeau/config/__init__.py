@@ -8,6 +8,7 @@ from flambeau.config.data import (
     DataRef,
     DatasetData,
     FileData,
+    FrameData,
     LoaderData,
     SpooledData,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "EarlyStopping",
     "Evaluation",
     "FileData",
+    "FrameData",
     "Hybrid",
     "Images",
     "JobSettings",

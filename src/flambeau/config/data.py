@@ -86,6 +86,42 @@ class SpooledData(Settings):
     columns: tuple[str, ...]
 
 
+class FrameData(Settings):
+    """A data frame of the process that started the job, in an Arrow file without a name.
+
+    `fd` is its inherited descriptor, `arrow_schema` its columns and types (base64).
+    """
+
+    kind: Literal["frame"] = "frame"
+    fd: int
+    rows: int
+    arrow_schema: str
+
+
 DataRef = Annotated[
-    FileData | ArrayData | DatasetData | LoaderData | SpooledData, Field(discriminator="kind")
+    FileData | ArrayData | DatasetData | LoaderData | SpooledData | FrameData,
+    Field(discriminator="kind"),
 ]
+
+
+def is_frame(data: Any) -> bool:
+    """Whether it is a data frame in memory: of pandas, or one that gives its columns to Arrow."""
+    streams = hasattr(type(data), "__arrow_c_stream__") and not is_spark_frame(data)
+    return streams or is_pandas(data)
+
+
+def is_pandas(data: Any) -> bool:
+    """Whether it is a DataFrame of pandas, which need not be installed."""
+    return _is_a_data_frame_of(data, "pandas.")
+
+
+def is_spark_frame(data: Any) -> bool:
+    """Whether it is a DataFrame of Spark, of whichever kind of session."""
+    return _is_a_data_frame_of(data, "pyspark.sql")
+
+
+def _is_a_data_frame_of(data: Any, package: str) -> bool:
+    return any(
+        kind.__module__.startswith(package) and kind.__name__ == "DataFrame"
+        for kind in type(data).__mro__
+    )

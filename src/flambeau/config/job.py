@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from flambeau.config.clusters import Cluster, Local, Spark
 from flambeau.config.code import CodeRef
-from flambeau.config.data import ArrayData, DataRef, SpooledData
+from flambeau.config.data import ArrayData, DataRef, FrameData, SpooledData
 from flambeau.config.known_names import LOSS_NAMES, is_metric, metric_choices
 from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec, for_tables
 from flambeau.config.parts import (
@@ -213,10 +213,10 @@ class JobSettings(Settings):
             )
         if isinstance(self.cluster, Spark):
             for name, data in (("train", self.train), ("valid", self.valid)):
-                if isinstance(data, ArrayData):
+                if isinstance(data, ArrayData | FrameData):
                     raise ValueError(
                         f"{name}= is in this process's memory, which executors do not see: give a "
-                        "DataFrame (spark.createDataFrame) or files"
+                        "DataFrame of Spark (spark.createDataFrame) or files"
                     )
         return self
 

@@ -53,6 +53,13 @@ def to_columns(
     return columns
 
 
+def as_columns(rows: Mapping[str, Column] | pa.RecordBatch) -> Mapping[str, Column]:
+    """The columns of rows as a source gives them; missing numbers are NaN."""
+    if not isinstance(rows, pa.RecordBatch):
+        return rows
+    return to_columns(rows, nullable=frozenset(rows.schema.names))
+
+
 def holds_text(schema: pa.Schema, name: str) -> bool:
     """Whether a column that may be there is one of texts."""
     kind = schema.field(name).type if name in schema.names else pa.null()

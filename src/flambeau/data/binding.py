@@ -107,6 +107,10 @@ class Binder:
         changed._filling = self._filling.with_numbers(changed._numbers)
         return changed
 
+    def prepare(self, rows: Batch | pa.RecordBatch) -> Batch:
+        """Rows as a source gives them, assembled."""
+        return self.assemble(rows) if isinstance(rows, Batch) else self.read(rows)
+
     def read(self, records: pa.RecordBatch) -> Batch:
         """Rows as they come from files, assembled."""
         self._hashed |= {name for name in self._salts if holds_text(records.schema, name)}

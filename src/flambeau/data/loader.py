@@ -14,7 +14,14 @@ from flambeau.config import Loading
 from flambeau.data.batch import Batch, concatenate
 from flambeau.data.binding import Binder
 from flambeau.data.read_ahead import ReadAhead
-from flambeau.data.source import IndexedSource, IterableSource, Share, Source, StreamedSource
+from flambeau.data.source import (
+    IndexedSource,
+    IterableSource,
+    Rows,
+    Share,
+    Source,
+    StreamedSource,
+)
 from flambeau.errors import ConfigError, UserError
 
 Transform = Callable[[Batch], Batch]
@@ -139,7 +146,7 @@ class IndexedLoader(Loader):
                 if isinstance(batch, UserError):
                     raise batch
                 rows = self._plan.all_rows(step, start)
-                yield StepRows(self._binder.assemble(batch) if batch is not None else None, rows)
+                yield StepRows(self._binder.prepare(batch) if batch is not None else None, rows)
         finally:
             # Loader processes must end by themselves, or they leave their sockets' files behind.
             end = getattr(batches, "_shutdown_workers", None)
@@ -152,7 +159,7 @@ class IndexedLoader(Loader):
             end = min(begin + PLAN_AHEAD, total)
             yield from self._plan.indices_of_steps(epoch, begin, end, self._worker, start)
 
-    def _batches(self, indices: Iterator[np.ndarray]) -> Iterator[Batch | UserError | None]:
+    def _batches(self, indices: Iterator[np.ndarray]) -> Iterator[Rows | UserError | None]:
         take = _Take(self._source, self._binder.columns)
         if not self._processes:
             return map(take, indices)
@@ -199,10 +206,10 @@ class _Take(torch.utils.data.Dataset[Any]):
     def __init__(self, source: IndexedSource, columns: Sequence[str]) -> None:
         self._source, self._columns = source, columns
 
-    def __call__(self, rows: np.ndarray) -> Batch | None:
+    def __call__(self, rows: np.ndarray) -> Rows | None:
         return self._source.take(rows, self._columns) if len(rows) else None
 
-    def __getitem__(self, rows: Any) -> Batch | UserError | None:
+    def __getitem__(self, rows: Any) -> Rows | UserError | None:
         try:
             return self(rows)
         except UserError as error:
@@ -343,4 +350,4 @@ def in_order(source: Source, binder: Binder, batch_size: int) -> Iterator[Batch]
 def _indexed_in_order(source: IndexedSource, binder: Binder, batch_size: int) -> Iterator[Batch]:
     for start in range(0, len(source), batch_size):
         rows = np.arange(start, min(start + batch_size, len(source)))
-        yield binder.assemble(source.take(rows, binder.columns))
+        yield binder.prepare(source.take(rows, binder.columns))

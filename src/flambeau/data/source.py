@@ -10,11 +10,15 @@ There are three kinds of data, by what can be asked of them:
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from flambeau.data.batch import Batch
+
+#: Rows as a source gives them, for a binder.
+Rows: TypeAlias = Batch | pa.RecordBatch
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class IndexedSource(ABC):
         """How many rows there are."""
 
     @abstractmethod
-    def take(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> Batch:
+    def take(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> Rows:
         """The given rows (int64 numbers), in that order; all columns when none are named."""
 
 

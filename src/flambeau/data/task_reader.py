@@ -70,7 +70,7 @@ class IndexedTasks(TaskReader):
         rows = self._order(task.epoch)(np.arange(task.start, task.stop, dtype=np.int64))
         for start in range(task.first_batch * self.batch_size, rows.size, self.batch_size):
             chosen = rows[start : start + self.batch_size]
-            yield self._binder.assemble(self._source.take(chosen, self._binder.columns))
+            yield self._binder.prepare(self._source.take(chosen, self._binder.columns))
 
 
 @final

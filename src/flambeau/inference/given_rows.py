@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
+from flambeau.config.data import is_frame
+from flambeau.data.frames import as_one_batch, as_table
 from flambeau.errors import DataError
 
 LISTS = "lists of "
@@ -33,9 +35,9 @@ def as_records(data: Any, types: Mapping[str, str]) -> pa.RecordBatch:
 def _records(data: Any) -> pa.RecordBatch:
     if isinstance(data, pa.RecordBatch):
         return data
-    if isinstance(data, pa.Table):
-        whole = data.combine_chunks()
-        return whole.to_batches()[0] if len(whole) else _no_rows()
+    if is_frame(data):
+        table = as_table(data, "the data")
+        return as_one_batch(table, "the data") if len(table) else _no_rows()
     if isinstance(data, Mapping):
         return _from_columns(data)
     if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
@@ -44,7 +46,7 @@ def _records(data: Any) -> pa.RecordBatch:
     if isinstance(data, Sequence) and not isinstance(data, str | bytes) and not len(data):
         return _no_rows()
     raise DataError(
-        f"cannot predict for a {type(data).__name__}: give a dict of columns, an Arrow table, or a "
+        f"cannot predict for a {type(data).__name__}: give a dict of columns, a data frame, or a "
         "list of dicts"
     )
 

@@ -73,4 +73,4 @@ def _groups(rows: list[int], part_rows: int) -> list[Part]:
 def _rows(source: IndexedSource, part: Part, binder: Binder, size: int) -> Iterator[Batch]:
     for start in range(part.first, part.last, size):
         rows = np.arange(start, min(start + size, part.last))
-        yield binder.assemble(source.take(rows, binder.columns))
+        yield binder.prepare(source.take(rows, binder.columns))

@@ -16,10 +16,12 @@ from flambeau.config import (
     DataRef,
     DatasetData,
     FileData,
+    FrameData,
     LoaderData,
     OptimizerSpec,
     SpooledData,
 )
+from flambeau.config.data import is_frame, is_spark_frame
 from flambeau.config.settings import Settings, nearest
 from flambeau.errors import ConfigError, DataError
 from flambeau.job.data_loaders import is_data_loader, rows_of
@@ -103,7 +105,9 @@ class Description:
         The labels of frames are looked for at once: frames meet in one, where they are empty.
         """
         binding = binding or Binding()
-        if data is None or isinstance(data, FileData | ArrayData | DatasetData | LoaderData):
+        if data is None or isinstance(
+            data, FileData | ArrayData | DatasetData | LoaderData | FrameData
+        ):
             return data
         if is_data_loader(data):
             data = rows_of(data, name)
@@ -116,6 +120,8 @@ class Description:
                     raise DataError(f"{name}= has no column '{column}', which is a label; {hint}")
             self.frames[name] = data
             return SpooledData(name=name, columns=tuple(data.columns))
+        if is_frame(data):
+            return self._frame(data, name)
         if is_arrays(data):
             return self._arrays(data, binding)
         if hasattr(data, "__getitem__") or hasattr(data, "__iter__"):
@@ -123,9 +129,17 @@ class Description:
         if callable(data):
             return self._function(data, name)
         raise ConfigError(
-            f"{name}= is a {type(data).__name__}; give (x, y) arrays, a dict of columns, a path, "
-            "a Dataset, or a function"
+            f"{name}= is a {type(data).__name__}; give (x, y) arrays, a dict of columns, a data "
+            "frame, a path, a Dataset, or a function"
         )
+
+    def _frame(self, data: Any, name: str) -> FrameData:
+        from flambeau.data.frames import as_table
+        from flambeau.data.sources.frame import share_frame
+
+        shared = share_frame(as_table(data, f"{name}="), self.directory, f"{name}=")
+        self.fds.append(shared.fd)
+        return shared
 
     def _arrays(self, data: Any, binding: Binding) -> ArrayData:
         from flambeau.data.sources.spooling import array_columns, spool
@@ -140,14 +154,6 @@ class Description:
         if takes_an_argument(function):
             return LoaderData(code=ref)
         return DatasetData(code=ref.model_copy(update={"call": True}))
-
-
-def is_spark_frame(data: Any) -> bool:
-    """Whether it is a DataFrame of Spark, of whichever kind of session."""
-    return any(
-        kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame"
-        for kind in type(data).__mro__
-    )
 
 
 def takes_an_argument(function: Callable[..., Any]) -> bool:

@@ -13,13 +13,15 @@ from torch import nn
 
 from flambeau.checkpoint import RunDirectory, lease, parse_reference, resolve
 from flambeau.checkpoint.manifest import MANIFEST
-from flambeau.config import ArrayData, Images, JobSettings
+from flambeau.config import ArrayData, FrameData, Images, JobSettings
 from flambeau.data import IndexedSource, IterableSource, Source, StreamedSource
+from flambeau.data.arrow_columns import as_columns
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
 from flambeau.data.blank_rows import blank_rows
 from flambeau.data.jagged import Jagged
 from flambeau.data.loader import in_order
+from flambeau.data.sources.frame import FrameSource, schema_of_frame
 from flambeau.embeddings.attach import has_tables
 from flambeau.embeddings.backend import LookupBackend
 from flambeau.errors import ConfigError, DataError
@@ -163,7 +165,7 @@ def _dtype(model: nn.Module) -> str:
 
 
 class _Example:
-    """A few rows as the model was trained with: of a source, or zeros if its arrays are gone."""
+    """A few rows as the model was trained with: of a source, or blank if it was in memory."""
 
     def __init__(
         self, source: Source | None, arrays: ArrayData | None, settings: JobSettings
@@ -187,6 +189,9 @@ class _Example:
         in_memory = isinstance(train, ArrayData) and not all(r.path for r in train.columns.values())
         if isinstance(train, ArrayData) and in_memory:
             return cls(None, train, settings)
+        if isinstance(train, FrameData):
+            rows = blank_rows(schema_of_frame(train), EXAMPLE_ROWS[0])
+            return cls(FrameSource(rows), None, settings)
         try:
             source = opening.open_data(train, opening.code_loader(run))
         except DataError as error:
@@ -216,7 +221,7 @@ class _Example:
 
     def _some_rows(self, binder: Binder) -> Batch | None:
         """Rows that have the types of the data; those of files are blank, which need no reading."""
-        if isinstance(self._source, StreamedSource):
+        if isinstance(self._source, StreamedSource | FrameSource):
             fields = [self._source.schema.field(name) for name in binder.columns]
             return binder.read(blank_rows(pa.schema(fields), rows=2))
         return None if isinstance(self._source, IterableSource) else self.batch(binder)
@@ -228,12 +233,12 @@ class _Example:
         return {**found, **floats}
 
     def _kinds(self, binder: Binder) -> dict[str, str]:
-        if isinstance(self._source, StreamedSource):
+        if isinstance(self._source, StreamedSource | FrameSource):
             schema = self._source.schema
             return {name: kind_of(schema.field(name).type) for name in binder.columns}
         if isinstance(self._source, IndexedSource):
             rows = self._source.take(np.arange(1), binder.columns)
-            return _kinds(rows)
+            return _kinds(as_columns(rows))
         return _kinds(self._zeros()) if self._arrays is not None else {}
 
     def _zeros(self) -> Batch:

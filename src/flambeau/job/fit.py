@@ -98,9 +98,9 @@ def fit(
     """Train `model` on `train` with any number of processes, and return the `Result`.
 
     What to learn: `model` is an nn.Module, or a class or function that builds one on the workers.
-    `train` and `valid` are `(x, y)` arrays or tensors, a dict of columns, a Dataset, a path or glob
-    (Parquet, CSV, Arrow, idx, CIFAR, image folder), a DataLoader, `f(shard) -> DataLoader`, or a
-    Spark DataFrame.
+    `train` and `valid` are `(x, y)` arrays or tensors, a dict of columns, a DataFrame (pandas,
+    Polars, Spark) or Arrow table, a Dataset, a path or glob (Parquet, CSV, Arrow, idx, CIFAR, image
+    folder), a DataLoader, or `f(shard) -> DataLoader`.
     `inputs`, `label`, `weight`, `keys` and `group` say which columns go where; texts among the
     inputs become ids by hash (columns that share a table share a salt: `hash={"history": "item"}`),
     and `crosses` makes columns of ids from others, `{"user_x_ad": ["user", "ad"]}`; `fill` stands

@@ -23,11 +23,13 @@ from flambeau.config import (
     JobSettings,
     SpooledData,
 )
+from flambeau.config.data import is_frame
 from flambeau.config.plural import number_of
 from flambeau.coordination.plans import HomePlan, IndexedPlan, StreamedPlan
 from flambeau.data import IndexedSource, IterableSource, Share, Source, StreamedSource, open_source
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
+from flambeau.data.frames import as_table
 from flambeau.data.images import ImageTransform
 from flambeau.data.loader import (
     IndexedLoader,
@@ -38,6 +40,7 @@ from flambeau.data.loader import (
 )
 from flambeau.data.sampling import KeepNegatives
 from flambeau.data.sources.arrays import ArraySource
+from flambeau.data.sources.frame import frame_source
 from flambeau.data.sources.image_folder import ImageFolderSource
 from flambeau.data.sources.spooled import SpooledSource
 from flambeau.data.sources.spooling import array_columns, spool
@@ -155,6 +158,8 @@ def open_data(data: DataRef, load_code: LoadCode, binding: Binding | None = None
         refuse_data_loader(given, data.code.name)
         if isinstance(given, partial):
             return LoaderSource(given)
+        if is_frame(given):
+            return frame_source(as_table(given, data.code.name), data.code.name)
         if isinstance(given, tuple | list | dict | np.ndarray | torch.Tensor):
             return array_source(given, binding)
         return open_source(data, lambda _: given)

@@ -50,9 +50,9 @@ class Predictor:
     def predict(self, data: Any) -> pa.Table:
         """An Arrow table with a row for each row of `data`, in order.
 
-        `data` is a dict of columns, an Arrow table or a list of dicts, with the columns that the
-        model was trained with; columns of `keys` that are there stand beside the predictions. An id
-        that no table knows reads as the table's default row.
+        `data` is a dict of columns, a data frame (pandas, Polars, Arrow) or a list of dicts, with
+        the columns that the model was trained with; columns of `keys` that are there stand beside
+        the predictions. An id that no table knows reads as the table's default row.
         """
         return self._served.predict(data)
 

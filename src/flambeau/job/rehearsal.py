@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from flambeau.config.plural import number_of
 from flambeau.data import IndexedSource, IterableSource, Source
+from flambeau.data.arrow_columns import as_columns
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.jagged import Jagged
@@ -141,7 +142,7 @@ def _check_classes(source: IndexedSource, binder: Binder, output: Tensor, name: 
     classes = output.shape[1]
     for start in range(0, len(source), CHUNK):
         rows = np.arange(start, min(start + CHUNK, len(source)))
-        label = binder.as_label(labels[0], source.take(rows, labels)[labels[0]])
+        label = binder.as_label(labels[0], as_columns(source.take(rows, labels))[labels[0]])
         assert isinstance(label, Tensor)
         label = label if label.is_floating_point() else label.long()
         bad = ((label < 0) | (label >= classes)).nonzero()

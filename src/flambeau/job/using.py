@@ -4,24 +4,35 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import yaml
 from torch import nn
 
 from flambeau.checkpoint import RunDirectory, lease, resolve
 from flambeau.checkpoint.store import read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights
-from flambeau.config import ArrayData, CodeRef, DatasetData, FileData, JobSettings
-from flambeau.config.data import TEXT_FORMATS
+from flambeau.config import (
+    ArrayData,
+    CodeRef,
+    DataRef,
+    DatasetData,
+    FileData,
+    FrameData,
+    JobSettings,
+)
+from flambeau.config.data import TEXT_FORMATS, is_frame, is_spark_frame
 from flambeau.data import Source, StreamedSource, open_source
 from flambeau.data.arrow_columns import holds_text
+from flambeau.data.frames import as_table
 from flambeau.data.loader import in_order
 from flambeau.data.sources.formats import find_format, is_self_describing
+from flambeau.data.sources.frame import FrameSource, frame_source, schema_of_frame
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import DataError, RunDirectoryError
 from flambeau.job import opening
 from flambeau.job.data_loaders import is_data_loader, rows_of
-from flambeau.job.describe import as_files, is_arrays, is_paths, is_spark_frame, takes_an_argument
+from flambeau.job.describe import as_files, is_arrays, is_paths, takes_an_argument
 from flambeau.job.rehearsal import suit
 from flambeau.strategies.group import Solo
 from flambeau.training.evaluation import Scores, evaluate
@@ -109,6 +120,10 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
         source = opening.open_data(data, opening.code_loader(run), settings.binding)
         require_kinds(source, settings)
         return _told(source)
+    if is_frame(data):
+        source = frame_source(as_table(data, "the data"), "the data")
+        require_kinds(source, settings)
+        return source
     if is_arrays(data):
         return opening.array_source(data, settings.binding)
     if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):
@@ -121,25 +136,34 @@ def require_kinds(source: Source, settings: JobSettings) -> None:
 
     They would become other ids. Nothing is said if the training's files are gone.
     """
-    trained = settings.train
-    if not isinstance(trained, FileData) or not isinstance(source, StreamedSource):
-        return
-    try:
-        before = opening.open_data(trained, _no_code)
-    except DataError:
-        return
-    if not isinstance(before, StreamedSource):
+    then, now = _trained_schema(settings.train), _schema(source)
+    if then is None or now is None:
         return
     used = {*_names(settings.binding.inputs), *_names(settings.binding.crosses)}
-    for name in used.intersection(source.schema.names, before.schema.names):
-        now, then = (holds_text(each.schema, name) for each in (source, before))
-        if now != then:
-            kinds = ("texts", "numbers") if now else ("numbers", "texts")
+    for name in used.intersection(now.names, then.names):
+        if holds_text(now, name) != holds_text(then, name):
+            kinds = ("texts", "numbers") if holds_text(now, name) else ("numbers", "texts")
             raise DataError(
                 f"column '{name}' holds {kinds[0]}, but the model was trained with {kinds[1]}, "
                 f"which gave other ids; give it as it was (texts of digits in a CSV file: "
                 f"options={{'types': {{'{name}': 'string'}}}})"
             )
+
+
+def _schema(source: Source) -> pa.Schema | None:
+    return source.schema if isinstance(source, StreamedSource | FrameSource) else None
+
+
+def _trained_schema(trained: DataRef) -> pa.Schema | None:
+    """The columns of the training and their types, if they are known without code."""
+    if isinstance(trained, FrameData):
+        return schema_of_frame(trained)
+    if not isinstance(trained, FileData):
+        return None
+    try:
+        return _schema(opening.open_data(trained, _no_code))
+    except DataError:
+        return None
 
 
 def _names(inputs: Any) -> list[str]:
@@ -208,9 +232,12 @@ def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
 
 def require_reopenable(settings: JobSettings) -> None:
     """Refuse validation data that lived in the memory of the process that started the job."""
-    if isinstance(settings.valid, ArrayData) and any(
-        ref.fd is not None for ref in settings.valid.columns.values()
-    ):
+    valid = settings.valid
+    arrays = isinstance(valid, ArrayData) and any(
+        ref.fd is not None for ref in valid.columns.values()
+    )
+    if arrays or isinstance(valid, FrameData):
+        what = "arrays" if arrays else "a data frame"
         raise DataError(
-            "the job's validation data were arrays in memory; give the data to evaluate on"
+            f"the job's validation data was {what} in memory; give the data to evaluate on"
         )

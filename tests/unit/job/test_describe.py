@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import nn
@@ -14,11 +15,15 @@ from flambeau.config import (
     CodeRef,
     DatasetData,
     FileData,
+    FrameData,
+    JobSettings,
     LoaderData,
     OptimizerSpec,
     Schedule,
+    Spark,
 )
 from flambeau.data.sources.arrays import ArraySource
+from flambeau.data.sources.frame import open_frame, schema_of_frame
 from flambeau.errors import ConfigError, ModelError
 from flambeau.job.describe import Description, takes_an_argument
 
@@ -199,3 +204,15 @@ def test_only_an_argument_without_a_default_is_needed(function: Any, needs: bool
 @pytest.mark.parametrize("given", ["cosine", {"kind": "cosine"}])
 def test_a_schedule_may_be_a_name_or_a_dict(tmp_path: Path, given: Any) -> None:
     assert Description(tmp_path).schedule(given) == {"kind": "cosine"}
+
+
+def test_a_frame_is_shared_as_it_is(description: Description) -> None:
+    frame = pl.DataFrame({"city": ["a", None], "age": [1, 2]})
+    data = description.data(frame, "train")
+    assert isinstance(data, FrameData)
+    assert description.fds == [data.fd]
+    mixed = open_frame(data).take(np.array([1, 0]))
+    assert mixed.to_pydict() == {"city": [None, "a"], "age": [2, 1]}
+    assert schema_of_frame(data) == open_frame(data).schema
+    with pytest.raises(ConfigError, match="train= is in this process's memory"):
+        JobSettings(model=CodeRef(path="m:thing"), train=data, cluster=Spark(workers=2))

@@ -42,7 +42,7 @@ class ArraySource(IndexedSource):
 
     def take(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> Batch:
         names = self.columns if columns is None else columns
-        if _consecutive(rows):
+        if consecutive(rows):
             first, last = int(rows[0]), int(rows[-1]) + 1
             taken = {name: self._columns[name][first:last].clone() for name in names}
         else:
@@ -54,7 +54,8 @@ class ArraySource(IndexedSource):
         return Batch(taken, len(rows))
 
 
-def _consecutive(rows: np.ndarray) -> bool:
+def consecutive(rows: np.ndarray) -> bool:
+    """Whether these rows follow one another."""
     if len(rows) == 0 or rows[-1] - rows[0] != len(rows) - 1:
         return False
     return bool((np.diff(rows) == 1).all())

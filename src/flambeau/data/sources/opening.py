@@ -5,7 +5,15 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from flambeau.config import ArrayData, CodeRef, DataRef, DatasetData, FileData, LoaderData
+from flambeau.config import (
+    ArrayData,
+    CodeRef,
+    DataRef,
+    DatasetData,
+    FileData,
+    FrameData,
+    LoaderData,
+)
 from flambeau.config.settings import nearest
 from flambeau.data.source import Source
 from flambeau.data.sources.arrays import ArraySource
@@ -15,6 +23,7 @@ from flambeau.data.sources.criteo import open_criteo
 from flambeau.data.sources.csv import CsvSource
 from flambeau.data.sources.dummy import open_dummy
 from flambeau.data.sources.formats import infer_format
+from flambeau.data.sources.frame import open_frame
 from flambeau.data.sources.idx import IdxSource
 from flambeau.data.sources.image_folder import ImageFolderSource
 from flambeau.data.sources.libffm import open_libffm
@@ -55,6 +64,8 @@ def open_source(data: DataRef, load_code: Callable[[CodeRef], Any]) -> Source:
         return _open_files(data)
     if isinstance(data, ArrayData):
         return ArraySource(data)
+    if isinstance(data, FrameData):
+        return open_frame(data)
     if isinstance(data, DatasetData):
         return _open_dataset(load_code(data.code))
     if isinstance(data, LoaderData):

@@ -4,7 +4,7 @@ import errno
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, final
@@ -156,23 +156,32 @@ def _file_offset(values: "np.memmap[Any, Any]") -> int:
 
 
 def _copied(column: _Column, directory: Path, descriptors: list[int]) -> ArrayRef:
+    what, size = f"column {column.name!r}", column.values.nbytes
+    descriptor = in_unnamed_file(lambda file: _write(column, file), directory, what, size)
+    descriptors.append(descriptor)
+    return ArrayRef(fd=descriptor, dtype=column.dtype, shape=tuple(column.values.shape))
+
+
+def in_unnamed_file(
+    write: Callable[[IO[bytes]], None], directory: Path, what: str, size: int
+) -> int:
+    """The inheritable descriptor of a file without a name that `write` has filled."""
     with tempfile.TemporaryFile(dir=directory) as file:
         try:
-            _write(column, file)
+            write(file)
+            file.flush()
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             raise DataError(
-                f"no space left in {directory} to share column {column.name!r} with the workers "
-                f"({column.values.nbytes / 1e6:.0f} MB); free some or choose another directory"
+                f"no space left in {directory} to share {what} with the workers "
+                f"({size / 1e6:.0f} MB); free some or choose another directory"
             ) from error
         descriptor = os.dup(file.fileno())
-    descriptors.append(descriptor)
     os.set_inheritable(descriptor, True)
-    return ArrayRef(fd=descriptor, dtype=column.dtype, shape=tuple(column.values.shape))
+    return descriptor
 
 
 def _write(column: _Column, file: IO[bytes]) -> None:
     for chunk in column.chunks():
         file.write(chunk.reshape(-1).view(torch.uint8).numpy().data)
-    file.flush()
