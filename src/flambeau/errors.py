@@ -81,6 +81,10 @@ class CheckpointError(FlambeauError):
     """A checkpoint that cannot be read."""
 
 
+class SnapshotLostError(CheckpointError):
+    """A checkpoint that was not completed, since a server was lost meanwhile."""
+
+
 class MessagingError(FlambeauError):
     """Processes that cannot talk to each other."""
 

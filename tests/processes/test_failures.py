@@ -229,9 +229,13 @@ def test_a_killed_run_leaves_a_directory_that_can_be_resumed(tmp_path: Path) -> 
     wait_until(lambda: any(e["kind"] == "job_start" and e["resumed_step"] for e in events(run)))
     resumed.send_signal(signal.SIGINT)
     resumed.communicate(timeout=30)
-    starts = [e["resumed_step"] for e in events(run) if e["kind"] == "job_start"]
-    assert starts[0] == 0
-    assert starts[1] >= step
+    first, second = [e for e in events(run) if e["kind"] == "job_start"]
+    assert first["resumed_step"] == 0
+    assert second["resumed_step"] >= step
+    before = events(run)[: events(run).index(second)]
+    trained = max(e["rows"] for e in before if e["kind"] == "progress")
+    rows = json.loads((run / "report.json").read_text())["rows"]
+    assert rows["repeated"] == max(0, trained - second["resumed_rows"])
 
 
 def test_two_jobs_cannot_share_a_run_directory(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Checkpoints written while the training goes on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ from flambeau.checkpoint.store import (
     take_snapshot,
     write_snapshot,
 )
+from flambeau.errors import SnapshotLostError
 
 
 @final
@@ -27,7 +29,9 @@ class CheckpointSaver:
     With `for_evaluator` each stays until the evaluator has released it. `on_saved` is told the step
     of each that is complete, and of the best ones why.
 
-    An error of the background is raised by the next `save`, `wait` or `close`.
+    A checkpoint that could not be completed because a server was lost is given up: `on_lost` is
+    told its step and the reason. Any other error of the background is raised by the next `save`,
+    `wait` or `close`.
     """
 
     def __init__(
@@ -37,9 +41,10 @@ class CheckpointSaver:
         *,
         for_evaluator: bool = False,
         on_saved: Callable[[int, tuple[str, float] | None], None] | None = None,
+        on_lost: Callable[[int, str], None] | None = None,
     ) -> None:
         self._run = run
-        self._on_saved = on_saved
+        self._on_saved, self._on_lost = on_saved, on_lost
         self._keep = keep
         self._for_evaluator = for_evaluator
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
@@ -61,8 +66,9 @@ class CheckpointSaver:
         snapshot = take_snapshot(state).copied()
         if best is not None:
             snapshot = replace(snapshot, best=best[0])
-        others = None if begin is None else self._begin(state.step, begin)
-        self._writing = self._thread.submit(self._write, snapshot, best, others)
+        with self._giving_up(state.step):
+            others = None if begin is None else self._begin(state.step, begin)
+            self._writing = self._thread.submit(self._write, snapshot, best, others)
 
     def wait(self) -> None:
         """Return when everything saved so far is committed."""
@@ -88,6 +94,15 @@ class CheckpointSaver:
     ) -> None:
         self.close()
 
+    @contextmanager
+    def _giving_up(self, step: int) -> Iterator[None]:
+        try:
+            yield
+        except SnapshotLostError as error:
+            if self._on_lost is None:
+                raise
+            self._on_lost(step, str(error))
+
     def _begin(self, step: int, begin: Callable[[Path], Others]) -> Others:
         directory = make_room(self._run, step)
         try:
@@ -99,11 +114,12 @@ class CheckpointSaver:
     def _write(
         self, snapshot: Snapshot, best: tuple[str, float] | None, others: Others | None
     ) -> None:
-        path = write_snapshot(self._run, snapshot, others)
-        if self._for_evaluator:
-            hold(path)
-        if best is not None:
-            mark_best(self._run, snapshot.step, *best)
-        prune(self._run, self._keep)
-        if self._on_saved is not None:
-            self._on_saved(snapshot.step, best)
+        with self._giving_up(snapshot.step):
+            path = write_snapshot(self._run, snapshot, others)
+            if self._for_evaluator:
+                hold(path)
+            if best is not None:
+                mark_best(self._run, snapshot.step, *best)
+            prune(self._run, self._keep)
+            if self._on_saved is not None:
+                self._on_saved(snapshot.step, best)

@@ -30,6 +30,10 @@ def starting_state(run: RunDirectory, link: Link) -> TrainingState | None:
     return None if name is None else read_checkpoint(run.checkpoints / name)
 
 
+#: How often the last checkpoint is begun again, if servers are lost again and again.
+ATTEMPTS = 5
+
+
 @final
 class WorkerCheckpoints:
     """Collects the state of all workers at a moment; the first one writes it in the background."""
@@ -51,10 +55,14 @@ class WorkerCheckpoints:
                 settings.checkpoints.keep,
                 for_evaluator=settings.evaluator,
                 on_saved=lambda step, best: parts_of.report("saved", step=step, best=best),
+                on_lost=self._give_up,
             )
             if parts_of.group.first
             else None
         )
+        #: How the last one was saved, and whether it was lost with a server.
+        self._last: tuple[list[bytes], dict[str, float], bool] | None = None
+        self._lost = False
         self.milestones: Milestones | None = None
         self._dropped_before = 0
         self._plan: dict[str, Any] = {}
@@ -86,6 +94,8 @@ class WorkerCheckpoints:
     def _save(self, generators: list[bytes], metrics: dict[str, float], best: bool) -> None:
         assert self.milestones is not None
         assert self._saver is not None
+        self._saver.wait()
+        self._last, self._lost = (generators, metrics, best), False
         position, tracked = self.milestones.position, self.milestones.best
         position.dropped = self.dropped
         state = TrainingState(
@@ -117,6 +127,28 @@ class WorkerCheckpoints:
             "spooling": self._spooling,
             **self.milestones.dump(),
         }
+
+    def _give_up(self, step: int, reason: str) -> None:
+        self._lost = True
+        text = f"the checkpoint of step {step} was not written: {reason}; another one will be"
+        self._parts.report("warning", text=text)
+
+    @stores
+    def complete(self) -> None:
+        """Wait until the last one is on disk; if a server was lost with it, save it once more."""
+        if self._saver is None or self._last is None:
+            return
+        self._saver.wait()
+        left = ATTEMPTS
+        while self._lost:
+            if not left:
+                raise CheckpointError(
+                    "the last checkpoint was not written: servers were lost again and again"
+                )
+            left -= 1
+            self._parts.strategy.catch_up()  # waits until all servers are there
+            self._save(*self._last)
+            self._saver.wait()
 
     @stores
     def close(self) -> None:

@@ -190,6 +190,7 @@ def _run_job(
     start = _initial_checkpoint(initial["run"]) if initial and not goes_on else None
     run.report.unlink(missing_ok=True)
     memory = Memory()
+    forgotten = memory.recall(run)
     observer = Observers([make_observers(settings.observe, run, memory), *watching])
     payload = {
         "settings": settings.model_dump(mode="json"),
@@ -200,8 +201,8 @@ def _run_job(
     }
     started = time.time()
     try:
-        if recognised is not None:
-            observer.observe(Event("warning", started, {"text": recognised}))
+        for text in filter(None, (recognised, forgotten)):
+            observer.observe(Event("warning", started, {"text": text}))
         outcome = run_team(
             make_team(run, settings, resumes=goes_on, initial=start),
             settings.cluster,

@@ -56,6 +56,7 @@ class Free(Conducting):
         self._met: set[int] = set()
         self._moments = 0
         self._evaluated_at = self._saved_at = 0
+        self._save_soon = False
         self._exchanges: dict[str, dict[int, bytes]] = {}
         self._carried: dict[str, Any] = {}
         self._informed: set[int] = set()
@@ -87,8 +88,9 @@ class Free(Conducting):
             self.stage.send(spec, self._call())
 
     def lost(self, spec: RoleSpec) -> None:
-        """A lost worker's tasks go back."""
+        """A lost worker's tasks go back; what a lost server took part in saving is saved again."""
         if spec.role is not Role.WORKER:
+            self._save_soon = self._save_soon or spec.role is Role.SERVER
             return
         self._parked.pop(spec.rank, None)
         self._informed.discard(spec.rank)
@@ -141,7 +143,7 @@ class Free(Conducting):
         if data.state is not None:
             self._plan.load(data.state["plan"], whole_epoch=data.state.get("other_parts", False))
             self._progress.step = self._evaluated_at = self._saved_at = data.state["step"]
-            self._progress.rows = self._plan.rows.applied
+            self._progress.rows = self._plan.rows.applied + self._plan.rows.dropped
         if self._settings.max_steps is not None:
             left = max(0, self._settings.max_steps - self._progress.step)
             self._budget = StepBudget(left, self._settings.cluster.workers)
@@ -275,7 +277,7 @@ class Free(Conducting):
         epochs = self._plan.epoch + 1
         last = self.stopping or self._finished()
         evaluate = _passed(settings.evaluation.every_steps, self._evaluated_at, step)
-        save = _passed(settings.checkpoints.every_steps, self._saved_at, step)
+        save = self._save_soon or _passed(settings.checkpoints.every_steps, self._saved_at, step)
         if ends_epoch:
             evaluate = evaluate or _every(settings.evaluation.every_epochs, epochs)
             save = save or _every(settings.checkpoints.every_epochs, epochs)
@@ -295,7 +297,8 @@ class Free(Conducting):
             if not last:
                 self._plan.next_epoch()
         self._evaluated_at = step if evaluate else self._evaluated_at
-        self._saved_at = step if save else self._saved_at
+        if save:
+            self._saved_at, self._save_soon = step, False
         plan = {"plan": self._plan.dump(), "step": step}
         stops = last and self.stopping and not self._finished()
         self._moment = Moment(

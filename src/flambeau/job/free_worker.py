@@ -106,7 +106,7 @@ class FreeWorker:
         if state is not None:
             trainer.milestones.load(state.extra)
             trainer.milestones.restored()
-        self._announce(source, total, trainer)
+        self._announce(source, total, state)
         if group.first:
             where.link.send(self._plan_data(source, state, trainer.milestones))
         return self._train(trainer, saving, conductor)
@@ -120,6 +120,7 @@ class FreeWorker:
         started, first_row = time.perf_counter(), trainer.position.rows
         try:
             status = trainer.run()
+            saving.complete()
         finally:
             saving.close()
             conductor.close()
@@ -145,12 +146,15 @@ class FreeWorker:
         checkpointing.restore_model(parts, state)
         return Position(**state.extra["position"])
 
-    def _announce(self, source: Source, total: int | None, trainer: FreeTrainer) -> None:
+    def _announce(self, source: Source, total: int | None, state: TrainingState | None) -> None:
         if self._where.link.spec.attempt:
             return  # it takes another's place; the job has begun long ago
         rows = {"train_rows": len(source)} if isinstance(source, IndexedSource) else {}
-        position = trainer.position
-        self._build.announce(total, position.step, position.rows, **rows)
+        step, trained = 0, 0
+        if state is not None:
+            counts = state.extra["plan"]["plan"]["rows"]
+            step, trained = state.step, counts["applied"] + counts["dropped"]
+        self._build.announce(total, step, trained, **rows)
 
     def _policy(self) -> ConsistencyPolicy:
         strategy = self._settings.strategy

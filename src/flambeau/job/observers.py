@@ -4,6 +4,7 @@ from typing import Any, final
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import Observe
+from flambeau.errors import RunDirectoryError
 from flambeau.observe import (
     Event,
     EventLog,
@@ -13,6 +14,7 @@ from flambeau.observe import (
     Observers,
     TensorBoardScalars,
     display,
+    read_events,
 )
 
 
@@ -43,6 +45,19 @@ class Memory(Observer):
             self._rows = fields.get("resumed_rows", 0)
             self.step = fields["resumed_step"]
             self.rows_skipped = fields.get("skipped_rows", 0)
+
+    def recall(self, run: RunDirectory) -> str | None:
+        """Take note of rows in earlier parts of the run, some of which may be trained on again.
+
+        A text says why that cannot be known.
+        """
+        try:
+            for event in read_events(run.events) if run.events.exists() else ():
+                if event.kind in ("progress", "job_start"):
+                    self.observe(event)
+        except RunDirectoryError as error:
+            return f"rows that earlier parts of the run repeated are not counted: {error}"
+        return None
 
     def close(self) -> None:
         """Nothing to let go of."""

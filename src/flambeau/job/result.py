@@ -18,7 +18,9 @@ def make_report(
     """What goes into the run's `report.json`."""
     summary = dict(outcome.summaries.get(0, {}))
     own = summary.get("client", {}).get("tables")
-    rows = outcome.rows or _rows(summary, memory)
+    rows = _rows(summary, memory)
+    if outcome.rows is not None:
+        rows = _free_rows(outcome, memory)
     counted = ("rows", "rows_repeated", "rows_dropped", "rows_left_out")
     for name in (*counted, "history", "own_rows", "own_steps", "client"):
         summary.pop(name, None)
@@ -53,6 +55,29 @@ def _rows(summary: dict[str, Any], memory: Memory) -> dict[str, int]:
     return {**counts, "left_out": left_out} if left_out else counts
 
 
+def _free_rows(outcome: Outcome, memory: Memory) -> dict[str, int]:
+    """What became of rows, as the coordinator counted them.
+
+    Rows whose updates were `lost` with a server are not applied. Updates are what workers know of,
+    so their rows are reckoned from the mean of an update.
+    """
+    rows = dict(outcome.rows or {})
+    rows["read"] += memory.rows_lost
+    rows["repeated"] += memory.rows_lost
+    steps = outcome.conducted.get("step", 0)
+    trained = rows["applied"] + rows["dropped"]
+    lost = round(_updates_lost(outcome) * trained / steps) if steps else 0
+    lost = min(lost, rows["applied"])
+    rows["applied"] -= lost
+    return {**rows, "lost": lost} if lost else rows
+
+
+def _updates_lost(outcome: Outcome) -> int:
+    """Updates that servers had made and not saved when they were lost, as workers know it."""
+    clients = [summary.get("client", {}) for summary in outcome.summaries.values()]
+    return max((client.get("updates_lost", 0) for client in clients), default=0)
+
+
 def _speed(workers: list[dict[str, Any]]) -> dict[str, Any]:
     """Mean seconds of a step over the steps of all workers, and the rows they trained on in one.
 
@@ -77,7 +102,7 @@ def _served(outcome: Outcome) -> dict[str, Any]:
         return {}
     clients = {str(rank): s["client"] for rank, s in sorted(outcome.summaries.items())}
     servers = {str(shard): summary for shard, summary in sorted(outcome.servers.items())}
-    lost = max((client.get("updates_lost", 0) for client in clients.values()), default=0)
+    lost = _updates_lost(outcome)
     return {"updates_lost": lost, "servers": servers, "clients": clients}
 
 

@@ -108,15 +108,21 @@ class LockstepWorker:
         saving.follow(trainer.milestones)
         if state is not None:
             checkpointing.restore_progress(trainer.milestones, state, group.rank, group.size)
-        return self._train(trainer, saving, source)
+        # As the checkpoint says: with other workers, an epoch may start again.
+        saved_rows = 0 if state is None else state.extra["position"]["rows"]
+        return self._train(trainer, saving, source, saved_rows)
 
     def _train(
-        self, trainer: Trainer, saving: checkpointing.WorkerCheckpoints, source: Any
+        self,
+        trainer: Trainer,
+        saving: checkpointing.WorkerCheckpoints,
+        source: Any,
+        saved_rows: int,
     ) -> dict[str, Any]:
         started, first_row = time.perf_counter(), trainer.position.rows
         rows = {"train_rows": len(source)} if isinstance(source, IndexedSource) else {}
         position = trainer.position
-        self._build.announce(trainer.steps_total, position.step, position.rows, **rows)
+        self._build.announce(trainer.steps_total, position.step, saved_rows, **rows)
         try:
             status = trainer.run()
         finally:

@@ -301,9 +301,9 @@ class ServerClient(LookupBackend):
             return  # of a request before one whose answer was taken already
         self._noted = number
         versions = [answer.version for answer in answers]
-        for before, now in zip(self._versions, versions, strict=True):
-            # A server that was replaced has forgotten what it had not saved.
-            self.counts["updates_lost"] += max(0, before - now)
+        # A server that was replaced has forgotten what it had not saved; two of them, the same.
+        lost = (before - now for before, now in zip(self._versions, versions, strict=True))
+        self.counts["updates_lost"] += max(0, *lost)
         self._versions = versions
 
 

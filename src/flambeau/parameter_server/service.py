@@ -12,7 +12,7 @@ import zmq
 from flambeau.config.tables import TableSpec
 from flambeau.coordination.activity import stores
 from flambeau.coordination.round_messages import AskSum, Commit, Staged, Summed
-from flambeau.errors import CheckpointError, FlambeauError, ProtocolError
+from flambeau.errors import CheckpointError, FlambeauError, ProtocolError, SnapshotLostError
 from flambeau.messaging import Envelope, Server
 from flambeau.parameter_server import requests
 from flambeau.parameter_server.gradient import Gradient
@@ -293,7 +293,7 @@ class Service:
 
     def _take_snapshot(self, envelope: Envelopes, message: TakeSnapshot) -> None:
         if not self.shard.begun:
-            raise CheckpointError("this server has nothing to save yet: it has just been replaced")
+            raise SnapshotLostError("a server has nothing to save yet: it has just been replaced")
         if self._snapshot is None or self._snapshot.name != message.name:
             self._abandon_snapshot()
             self._snapshot = ShardSnapshot(
@@ -316,7 +316,7 @@ class Service:
 
     def _await_snapshot(self, envelope: Envelopes, message: AwaitSnapshot) -> None:
         if self._snapshot is None or self._snapshot.name != message.name:
-            raise CheckpointError(f"snapshot {message.name} is lost with the server that began it")
+            raise SnapshotLostError("the server that began the snapshot was lost")
         self._awaiting.append(envelope)
 
     def _advance_snapshot(self) -> None:

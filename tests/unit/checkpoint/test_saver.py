@@ -4,11 +4,12 @@ import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from flambeau.checkpoint import RunDirectory, checkpoints, saver, store
+from flambeau.checkpoint import RunDirectory, best, checkpoints, saver, store
 from flambeau.checkpoint.manifest import FileEntry, Manifest, TableEntry
 from flambeau.checkpoint.saver import CheckpointSaver
 from flambeau.checkpoint.store import (
@@ -19,7 +20,7 @@ from flambeau.checkpoint.store import (
     write_snapshot,
 )
 from flambeau.checkpoint.tree_file import read_tree, write_tree
-from flambeau.errors import CheckpointError, MessagingError
+from flambeau.errors import CheckpointError, MessagingError, SnapshotLostError
 
 MakeState = Callable[[int], TrainingState]
 WAIT = CheckpointSaver.wait
@@ -240,3 +241,25 @@ def test_if_others_cannot_begin_that_is_raised_at_once_and_nothing_is_left(
         assert list(run.checkpoints.iterdir()) == []
         writer.save(make_state(2))
     assert [path.name for path in checkpoints(run)] == ["step-00000002"]
+
+
+@pytest.mark.parametrize("at", ["begin", "finish"])
+def test_a_checkpoint_that_is_lost_with_a_server_is_given_up_and_the_next_is_written(
+    run: RunDirectory, make_state: Callable[[int], TrainingState], at: str
+) -> None:
+    given_up: list[tuple[int, str]] = []
+
+    def finish() -> Any:
+        raise SnapshotLostError("the server was lost")
+
+    def begin(directory: Path) -> Any:
+        if at == "begin":
+            finish()
+        return finish
+
+    with CheckpointSaver(run, 3, on_lost=lambda *lost: given_up.append(lost)) as saver:
+        saver.save(make_state(1), ("loss", 0.5), begin)
+        saver.save(make_state(2))
+    assert given_up == [(1, "the server was lost")]
+    assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000002"]
+    assert best(run) is None

@@ -612,6 +612,22 @@ def test_a_replacement_completes_an_exchange_that_was_open() -> None:
     assert gathered(job, 0) == [[b"zero", b"new"]]
 
 
+def test_after_the_loss_of_a_server_all_is_saved_soon() -> None:
+    job = Job(workers=1).begun(rows=16)
+    task = job.want(0)
+    assert task is not None
+    job.free.lost(spec(0, Role.SERVER))
+    job.train(0, task)
+    moment = job.moment()
+    assert moment is not None
+    assert (moment.save, moment.evaluate, moment.last) == (True, False, False)
+    job.meet()
+    task = job.want(0)
+    assert task is not None
+    job.train(0, task)
+    assert job.moment() is None
+
+
 # Going on
 
 

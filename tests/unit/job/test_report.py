@@ -1,15 +1,91 @@
-"""The speed of a job in its report, from what its workers counted."""
+"""Speed and rows of a job in its report, from what its workers counted."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flambeau.checkpoint import RunDirectory
 from flambeau.config import CodeRef, FileData, JobSettings
 from flambeau.job.observers import Memory
 from flambeau.job.outcome import Outcome
 from flambeau.job.result import make_report
+from flambeau.observe import Event, EventLog
 
 SETTINGS = JobSettings(model=CodeRef(path="m:thing"), train=FileData(path="x"), batch_size=4)
+
+
+def free_outcome(updates_lost: int, **rows: int) -> Outcome:
+    """Asynchronous workers that made 20 updates, as far as two of them know what was lost."""
+    clients = [{"client": {"updates_lost": lost}} for lost in (updates_lost, 0)]
+    counts = {"read": 160, "applied": 160, "dropped": 0, "repeated": 0, **rows}
+    outcome = Outcome(dict(enumerate(clients)), servers={0: {}}, rows=counts)
+    outcome.conducted = {"step": 20}
+    return outcome
+
+
+def free_rows(outcome: Outcome, memory: Memory | None = None) -> dict[str, int]:
+    rows: dict[str, int] = make_report(outcome, memory or Memory(), SETTINGS, 0.0)["rows"]
+    rows.pop("skipped")
+    return rows
+
+
+def test_rows_whose_updates_were_lost_with_a_server_are_not_applied() -> None:
+    rows = free_rows(free_outcome(3))
+    assert rows == {"read": 160, "applied": 136, "dropped": 0, "repeated": 0, "lost": 24}
+
+
+def test_without_lost_updates_no_rows_are_lost() -> None:
+    assert "lost" not in free_rows(free_outcome(0))
+
+
+def test_more_rows_than_were_applied_cannot_be_lost() -> None:
+    rows = free_rows(free_outcome(50, applied=120, dropped=40))
+    assert (rows["applied"], rows["lost"]) == (0, 120)
+
+
+def events(*rows: tuple[str, int]) -> list[Event]:
+    names = {"progress": "rows", "job_start": "resumed_rows"}
+    return [
+        Event(kind, 0.0, {"step": 1, "resumed_step": 1, names[kind]: count}) for kind, count in rows
+    ]
+
+
+def logged(path: Path, *rows: tuple[str, int]) -> RunDirectory:
+    run = RunDirectory(path)
+    log = EventLog(run.events)
+    for event in events(*rows):
+        log.observe(event)
+    log.close()
+    return run
+
+
+def test_rows_after_the_last_checkpoint_of_a_killed_driver_are_repeated(tmp_path: Path) -> None:
+    run = logged(tmp_path, ("job_start", 0), ("progress", 64), ("progress", 96))
+    memory = Memory()
+    assert memory.recall(run) is None
+    for event in events(("job_start", 64), ("progress", 160)):
+        memory.observe(event)
+    rows = free_rows(free_outcome(0), memory)
+    assert (rows["read"], rows["applied"], rows["repeated"]) == (192, 160, 32)
+    lockstep = make_report(Outcome({0: {"rows": 160}}), memory, SETTINGS, 0.0)["rows"]
+    assert (lockstep["read"], lockstep["applied"], lockstep["repeated"]) == (192, 160, 32)
+
+
+def test_rows_of_all_earlier_parts_count(tmp_path: Path) -> None:
+    parts = ("job_start", 0), ("progress", 40), ("job_start", 32), ("progress", 90)
+    memory = Memory()
+    memory.recall(logged(tmp_path, *parts))
+    memory.observe(events(("job_start", 80))[0])
+    assert memory.rows_lost == 8 + 10
+
+
+def test_a_damaged_log_is_said_and_does_not_keep_a_run_from_going_on(tmp_path: Path) -> None:
+    run = logged(tmp_path, ("progress", 64))
+    run.events.write_bytes(run.events.read_bytes() + b"not an event\n")
+    text = Memory().recall(run)
+    assert text is not None
+    assert "line 2 is not an event" in text
 
 
 def report(*summaries: dict[str, Any]) -> dict[str, Any]:

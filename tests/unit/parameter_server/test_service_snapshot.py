@@ -11,7 +11,7 @@ from loopback_servers import SEED, Servers, Serving, dense_layout, write_manifes
 from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.tables import Capacity, MinCount, TableSpec
 from flambeau.embeddings.backend import TableGradient
-from flambeau.errors import CheckpointError, ModelError
+from flambeau.errors import CheckpointError, ModelError, SnapshotLostError
 from flambeau.parameter_server.client import ServerClient, Update
 from flambeau.parameter_server.protocol import AwaitSnapshot, Key, TakeSnapshot
 from flambeau.parameter_server.restoring import Restoring, read_states
@@ -259,7 +259,7 @@ def test_a_snapshot_that_the_server_does_not_know_is_lost(tmp_path) -> None:
     with Servers(1) as servers:
         channel = servers.channel()
         channel.send(AwaitSnapshot(1, "one"))
-        with pytest.raises(CheckpointError, match="snapshot one is lost with the server"):
+        with pytest.raises(SnapshotLostError, match="the server that began the snapshot was lost"):
             channel.answer(1)
 
 
