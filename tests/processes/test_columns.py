@@ -96,12 +96,14 @@ def test_a_pandas_frame_trains_and_frames_of_all_kinds_are_predicted(tmp_path: P
     }
     result = fb.fit(Cities, frame, valid=pl.DataFrame(columns), **arguments)
     assert result.report["rows"]["applied"] == 120
-    assert result.evaluate()["auc"] == pytest.approx(result.metrics["auc"], abs=1e-6)
+    assert result.evaluate()["loss"] == pytest.approx(result.metrics["loss"], rel=1e-5)
     expected = result.predict(pa.table(columns))
     assert expected["user"].to_pylist() == columns["user"]
     for same in (frame, pl.DataFrame(columns)):
         assert result.predict(same).equals(expected)
     served = fb.Predictor.load(tmp_path / "run").predict(frame)
     assert np.allclose(served["probability"], expected["probability"], atol=1e-6)
+    exported = fb.Predictor.load(result.export(tmp_path / "out")).predict(frame)
+    assert np.allclose(exported["probability"], expected["probability"], atol=1e-6)
     again = fb.fit(Cities, frame, **{**arguments, "epochs": 2})
     assert again.report["step"] == 2 * result.report["step"]

@@ -10,11 +10,18 @@ from flambeau.data.vectors import is_vector
 _DENSE = 1
 
 
-def blank_rows(schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    """`rows` rows whose columns have the types of the schema; of types without a zero, null."""
-    return pa.record_batch(
-        [pa.array([_blank(field.type)] * rows, field.type) for field in schema], schema=schema
-    )
+def blank_rows(schema: pa.Schema, rows: int, *, gaps: bool = False) -> pa.RecordBatch:
+    """`rows` rows whose columns have the types of the schema; of types without a zero, null.
+
+    With `gaps`, the last value of each column that may have nulls is one.
+    """
+    columns = []
+    for field in schema:
+        values = [_blank(field.type)] * rows
+        if gaps and field.nullable:
+            values[-1] = None
+        columns.append(pa.array(values, field.type))
+    return pa.record_batch(columns, schema=schema)
 
 
 def _blank(kind: pa.DataType) -> Any:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flambeau.config.data import is_pandas
 from flambeau.errors import DataError
@@ -11,7 +12,8 @@ from flambeau.errors import DataError
 def as_table(data: Any, name: str) -> pa.Table:
     """The columns of a frame, in types of which rows can be taken; `name` is for messages.
 
-    The index of a pandas frame is left out.
+    The index of a pandas frame is left out. Vectors, which are lists of floating-point numbers,
+    have their length in their type if all are equally long.
     """
     try:
         if is_pandas(data):
@@ -38,7 +40,13 @@ def as_one_batch(table: pa.Table, name: str) -> pa.RecordBatch:
 
 def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     chunks = [_plain(chunk) for chunk in column.chunks]
-    return pa.chunked_array(chunks, _plain_type(column.type))
+    plain = pa.chunked_array(chunks, _plain_type(column.type))
+    if not pa.types.is_large_list(plain.type) or plain.null_count or not len(plain):
+        return plain
+    lengths = pc.min_max(pc.list_value_length(plain)).as_py()
+    if not pa.types.is_floating(plain.type.value_type) or lengths["min"] != lengths["max"]:
+        return plain
+    return plain.cast(pa.list_(plain.type.value_type, lengths["min"]))
 
 
 def _plain(array: pa.Array) -> pa.Array:

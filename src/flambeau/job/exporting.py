@@ -190,7 +190,7 @@ class _Example:
         if isinstance(train, ArrayData) and in_memory:
             return cls(None, train, settings)
         if isinstance(train, FrameData):
-            rows = blank_rows(schema_of_frame(train), EXAMPLE_ROWS[0])
+            rows = blank_rows(schema_of_frame(train), EXAMPLE_ROWS[0], gaps=True)
             return cls(FrameSource(rows), None, settings)
         try:
             source = opening.open_data(train, opening.code_loader(run))

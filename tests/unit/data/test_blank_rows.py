@@ -41,3 +41,8 @@ def test_every_type_has_a_blank_that_a_model_could_get(kind: pa.DataType) -> Non
     rows = blank_rows(pa.schema({"c": kind}), rows=2)
     assert rows.schema.field("c").type == kind
     assert len(to_columns(rows, salts={"c": "c"})["c"]) == 2
+
+
+def test_columns_that_may_have_nulls_have_one_where_that_is_asked_for() -> None:
+    schema = pa.schema([pa.field("a", pa.int64()), pa.field("b", pa.int64(), nullable=False)])
+    assert blank_rows(schema, 2, gaps=True).to_pydict() == {"a": [0, None], "b": [0, 0]}

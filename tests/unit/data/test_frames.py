@@ -76,6 +76,12 @@ def test_rows_of_frames_meet_a_model_as_rows_of_files_do(kind: str, rows: list[i
     assert binder.key(batch, "user").tolist() == [COLUMNS["user"][row] for row in rows]
 
 
+def test_the_length_of_vectors_is_known_without_them() -> None:
+    schema = as_table(pandas_frame(), "train=").schema
+    assert schema.field("vector").type == pa.list_(pa.float64(), 2)
+    assert schema.field("seen").type == pa.large_list(pa.int64())
+
+
 def test_an_index_with_a_name_is_left_out_too() -> None:
     assert as_table(pandas_frame().set_index("age"), "train=").schema.names == list(COLUMNS)[1:]
 

@@ -58,8 +58,10 @@ def share_frame(table: pa.Table, directory: Path, name: str) -> FrameData:
             writer.write_batch(records)
 
     descriptor = in_unnamed_file(write, directory, name, records.nbytes)
-    schema = base64.b64encode(records.schema.serialize().to_pybytes()).decode()
-    return FrameData(fd=descriptor, rows=records.num_rows, arrow_schema=schema)
+    fields = zip(records.schema, records.columns, strict=True)
+    schema = pa.schema(field.with_nullable(column.null_count > 0) for field, column in fields)
+    encoded = base64.b64encode(schema.serialize().to_pybytes()).decode()
+    return FrameData(fd=descriptor, rows=records.num_rows, arrow_schema=encoded)
 
 
 def open_frame(data: FrameData) -> FrameSource:
@@ -69,5 +71,5 @@ def open_frame(data: FrameData) -> FrameSource:
 
 
 def schema_of_frame(data: FrameData) -> pa.Schema:
-    """The columns of a frame and their types, also when it is gone."""
+    """The columns of a frame, their types, and whether they have nulls, also when it is gone."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data.arrow_schema)))
