@@ -340,5 +340,5 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None
         (run.path / name).write_text("{")
     (run.path / "notes.tmp").touch()
     run.remove_leftovers()
-    left = {path.name for path in run.path.iterdir()}
-    assert left == {"job.yaml", "code", "tensorboard", "checkpoints", "notes.tmp"}
+    assert [path.name for path in run.path.glob("*.tmp")] == ["notes.tmp"]
+    assert not list(run.path.glob(".*.tmp"))
