@@ -122,7 +122,8 @@ def local_cluster(spark_folder: Path) -> "Iterator[SparkSession]":
 
 @pytest.fixture
 def run_script(spark_folder: Path) -> Callable[..., str]:
-    """Runs a script of tests/clusters/scripts in a process of its own, and gives what it prints.
+    """Runs a script of tests/clusters/scripts, or one given by its whole path, in a process of its
+    own, and gives what it prints.
 
     A process has either classic sessions or those of Spark Connect (`connect`), and one version
     of Spark: `first` are folders where modules are looked for before all others. `by` is what runs
@@ -130,7 +131,7 @@ def run_script(spark_folder: Path) -> Callable[..., str]:
     """
 
     def run(
-        script: str,
+        script: str | Path,
         *arguments: object,
         by: tuple[str, ...] = (),
         first: tuple[Path, ...] = (),

@@ -1,5 +1,6 @@
 """SparkTorch's parameters in both modes, its pipelines, and scripts that import it."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from flambeau.compat.sparktorch.tests.simple_net import (
 from flambeau.compat.sparktorch.torch_distributed import SparkTorchModel
 from flambeau.errors import ConfigError
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "sparktorch"
 NET = serialize_torch_obj(Net(), nn.MSELoss(), torch.optim.Adam, lr=0.01)
 #: It never gets better.
 STUCK = serialize_torch_obj(Net(), nn.MSELoss(), torch.optim.SGD, lr=1e-30)
@@ -184,8 +186,21 @@ def test_a_network_can_be_compiled(rows: DataFrame) -> None:
     assert report(fit(rows, iters=2, compileMode="default"))["step"] == 2
 
 
-def test_a_script_for_sparktorch_runs_unchanged(
-    run_script: Callable[..., str], tmp_path: Path
+@pytest.mark.parametrize(("script", "arguments"), [("simple_dnn", ["saved"]), ("simple_cnn", [])])
+def test_scripts_for_sparktorch_run_with_the_python_of_the_driver(
+    run_script: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    arguments: list[str],
 ) -> None:
+    # What Spark would take for its workers where an environment is not activated.
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.chdir(tmp_path)
     by = ("-m", "flambeau", "run", "--alias", "sparktorch")
-    assert run_script("sparktorch_driver.py", tmp_path / "model", by=by) == "True\n"
+    printed = run_script(EXAMPLES / f"{script}.py", *arguments, by=by)
+    assert float(printed.rpartition("accuracy: ")[2]) > 0.9

@@ -1,5 +1,6 @@
 """Agents in the tasks of one barrier stage of Spark."""
 
+import os
 import pickle
 import re
 import sys
@@ -54,6 +55,7 @@ class SparkCluster(Cluster):
         self._session = session_of(settings)
         self._frames = dict(frames)
         self.agents = settings.workers
+        use_own_python(self._session)
         self.spools = bool(frames)
         self.patience = settings.start_timeout
         self._thread: threading.Thread | None = None
@@ -255,6 +257,24 @@ def slots_of(master: str, task_cpus: int) -> int | None:
     if found:
         return int(found["executors"]) * (int(found["cores"]) // task_cpus)
     return None
+
+
+def use_own_python(session: Any) -> None:
+    """Let Python workers of this machine run this very Python, if no other one was asked for.
+
+    Spark would take the `python3` that it finds, which is not that of a virtual environment that is
+    not activated. The server of Spark Connect decides for itself.
+    """
+    if is_connect(session) or not setting(session, "spark.master", "").startswith("local"):
+        return
+    given = os.environ.get("PYSPARK_PYTHON") or setting(session, "spark.pyspark.python", "")
+    if not given:
+        session.sparkContext.pythonExec = sys.executable
+
+
+def is_connect(session: Any) -> bool:
+    """Return whether this is a session of Spark Connect."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def setting(session: Any, name: str, default: str) -> str:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import UserDefinedType
 from torch import nn
 
+from flambeau.clusters.spark import use_own_python
 from flambeau.config import Binding
 from flambeau.data.binding import Binder, Shape
 from flambeau.errors import DataError
@@ -109,6 +110,7 @@ def _score_slice(
 def with_scores(frame: DataFrame, inputs: list[Column], scoring: Scoring) -> DataFrame:
     """The frame with the outputs in one more column, `SCORED`."""
     rows = F.struct(*inputs)
+    use_own_python(frame.sparkSession)
     if hasattr(F, "arrow_udf"):
         udf = F.arrow_udf(_over_arrays(scoring), scoring.spark_type)
         # Otherwise a filter on predictions would have them computed once more.
@@ -149,6 +151,7 @@ def _over_batches(scoring: Scoring) -> Callable[..., Any]:
 def first_rows(frame: DataFrame, inputs: list[Column], count: int = 2) -> pa.StructArray:
     """A few rows of a frame as the model reads them."""
     frame = frame.select(F.struct(*inputs).alias(_ROWS)).limit(count)
+    use_own_python(frame.sparkSession)
     if hasattr(frame, "toArrow"):
         tables = [frame.toArrow()]
     else:

@@ -82,3 +82,11 @@ def test_unwrap_takes_pipelines() -> None:
 def test_a_name_that_sparktorch_has_not_is_an_attribute_error() -> None:
     assert not hasattr(sparktorch, "SparkTorchModel")
     assert set(sparktorch.__all__) <= set(dir(sparktorch))
+
+
+def test_sparktorchs_other_name_for_synchronous_is_taken_for_it() -> None:
+    with pytest.warns(UserWarning, match="mode='async' is SparkTorch's other name for its sync"):
+        learner = sparktorch.SparkTorch(mode="async")
+    assert learner.getMode() == "synchronous"
+    with pytest.raises(TypeError, match="mode='free': use 'synchronous' or 'hogwild'"):
+        sparktorch.SparkTorch(mode="free")

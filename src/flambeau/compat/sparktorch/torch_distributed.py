@@ -1,5 +1,6 @@
 """`SparkTorch`, which trains a network on a DataFrame, and `SparkTorchModel`, which applies it."""
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, final
@@ -25,6 +26,13 @@ _OUTPUT = "_sparktorch_output"
 
 
 def _mode(value: Any) -> str:
+    if value == "async":  # what SparkTorch's own text calls it
+        warnings.warn(
+            "mode='async' is SparkTorch's other name for its synchronous mode, and trains as "
+            "mode='synchronous'; mode='hogwild' is asynchronous",
+            stacklevel=2,
+        )
+        return "synchronous"
     if value not in MODES:
         raise TypeError(f"mode={value!r}: use {' or '.join(map(repr, MODES))}")
     return str(value)
