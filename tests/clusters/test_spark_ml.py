@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.classification import LogisticRegression, RandomForestClassifier
 from pyspark.ml.evaluation import (
     BinaryClassificationEvaluator,
     MulticlassClassificationEvaluator,
@@ -75,6 +76,28 @@ def classifier(rows: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Pip
 
 
 def test_a_pipeline_classifies(classifier: PipelineModel, rows: DataFrame) -> None:
+def test_models_of_spark_are_as_usable_after_a_fit_as_before(rows: DataFrame) -> None:
+    two_classes = rows.withColumn("label", F.expr("double(a > 0)"))
+    kinds = (LogisticRegression(maxIter=2), RandomForestClassifier(numTrees=2, maxDepth=2, seed=1))
+    fitted, untouched = ([kind.fit(two_classes) for kind in kinds] for _ in range(2))
+    evaluator = BinaryClassificationEvaluator()
+    before = [evaluator.evaluate(model.transform(two_classes)) for model in fitted]
+    estimator(model=torch.nn.Linear(4, 1), loss="bce").fit(two_classes)
+    after = [evaluator.evaluate(model.transform(two_classes)) for model in untouched]
+    assert after == before
+
+
+def test_a_model_has_the_params_of_its_estimator(classifier: PipelineModel, tmp_path: Path) -> None:
+    model = classifier.stages[1]
+    model.save(str(tmp_path / "model"))
+    for each in (model, TorchModel.load(str(tmp_path / "model"))):
+        assert each.getEpochs() == 20
+        assert each.getModelParams() == {"hidden": 16}
+        assert each.getMetrics() == ["accuracy"]
+        assert each.getLabelCol() == "label"
+    assert model.getModel() is Net
+
+
     scored = classifier.transform(rows)
     kinds = {field.name: field.dataType.simpleString() for field in scored.schema}
     assert kinds["prediction"] == "double"
@@ -421,6 +444,7 @@ def test_a_new_session_of_connect(
     run_script: Callable[..., str], saved: list[float], tmp_path: Path
 ) -> None:
     printed = run_script("spark_ml.py", "--remote", "local[2]", tmp_path, connect=True)
+    assert found["spark_auc"] > 0.9  # Spark's own models can be used after ours
     check_session(printed, saved)
 
 

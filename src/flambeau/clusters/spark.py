@@ -110,10 +110,10 @@ class SparkCluster(Cluster):
 
     def cancel(self) -> None:
         """End the stage at once."""
-        if self._has_tags():
+        if is_connect(self._session):
             self._session.interruptTag(self._tag)
         else:
-            self._session.sparkContext.cancelJobGroup(self._tag)
+            self._session.sparkContext.cancelJobsWithTag(self._tag)
 
     def _run(self, launch: Launch, tag: str) -> None:
         try:
@@ -153,17 +153,15 @@ class SparkCluster(Cluster):
         profile = self._settings.resource_profile
         return {"barrier": True} if profile is None else {"barrier": True, "profile": profile}
 
-    def _has_tags(self) -> bool:
-        """Spark 3.5 has them in sessions of Connect only."""
-        connect = type(self._session).__module__.startswith("pyspark.sql.connect")
-        return connect or not self._session.version.startswith("3.")
-
     def _mark_job(self, tag: str) -> None:
-        """So that this job alone can be cancelled; marks belong to threads."""
-        if self._has_tags():
+        """Tag the jobs of this thread, so that they alone can be cancelled."""
+        if is_connect(self._session):
             self._session.addTag(tag)
-        else:
-            self._session.sparkContext.setJobGroup(tag, "Flambeau", interruptOnCancel=True)
+            return
+        # Not addTag: in a classic session it leaves Spark's own models unserialisable (Spark 4).
+        context = self._session.sparkContext
+        context.addJobTag(tag)
+        context.setInterruptOnCancel(True)
 
 
 def make_task(

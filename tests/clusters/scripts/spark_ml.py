@@ -10,6 +10,7 @@ import warnings
 
 import torch
 from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.evaluation import BinaryClassificationEvaluator
 from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import DataFrame, SparkSession
@@ -51,8 +52,11 @@ def main(session: SparkSession, folder: str) -> dict[str, object]:
         fitParams=QUIET,
         checkpointDir=f"{folder}/runs",
     )
+    logistic = LogisticRegression(labelCol="positive", maxIter=1)
+    theirs = Pipeline(stages=[assembler, logistic]).fit(labelled)
     model = Pipeline(stages=[assembler, stage]).fit(labelled)
     evaluator = BinaryClassificationEvaluator(labelCol="positive")
+    spark_auc = evaluator.evaluate(theirs.transform(labelled))
     auc = evaluator.evaluate(model.transform(labelled))
     model.write().overwrite().save(f"{folder}/own")
     model.write().overwrite().save(f"{folder}/own")
@@ -63,7 +67,13 @@ def main(session: SparkSession, folder: str) -> dict[str, object]:
         loaded = PipelineModel.load(f"{folder}/own")
     same = predictions(loaded, labelled) == predictions(model, labelled)
     by_value = any("code is in the saved model" in str(each.message) for each in told)
-    return {"other": other, "auc": auc, "same": same, "by_value": by_value}
+    return {
+        "other": other,
+        "auc": auc,
+        "spark_auc": spark_auc,
+        "same": same,
+        "by_value": by_value,
+    }
 
 
 if __name__ == "__main__":
