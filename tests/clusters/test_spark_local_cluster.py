@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 import pytest
-from test_spark_cluster import COMMON, Net, quadrants
+from test_spark_cluster import COMMON, Net, events, quadrants
 from test_spark_environment import barrier_stage
 
 import flambeau as fb
@@ -125,6 +125,10 @@ def test_a_killed_executor_costs_part_of_an_epoch(
     assert result.report["restarts"] == 1
     assert rows["applied"] == 15 * 400
     assert rows["read"] == rows["applied"] + rows["dropped"] + rows["repeated"]
+    (lost,) = (event for event in events(tmp_path / "run", "worker_lost") if "executor" in event)
+    assert lost["rank"] in (0, 1)
+    assert lost["host"] == "127.0.0.1"
+    assert f"executor {lost['executor']} " in lost["reason"]
 
 
 def test_a_cancelled_stage_ends_the_job(local_cluster: "SparkSession", tmp_path: Path) -> None:

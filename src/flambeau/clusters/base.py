@@ -44,6 +44,19 @@ class Launch:
     )
 
 
+@dataclass(frozen=True)
+class AgentsLost:
+    """The end of all agents before their time.
+
+    `agent` is the one whose end was the cause, and `executor` the name of what it ran on, where the
+    cluster says so.
+    """
+
+    reason: str
+    agent: int | None = None
+    executor: str | None = None
+
+
 class Cluster(ABC):
     """Places agents."""
 
@@ -59,8 +72,8 @@ class Cluster(ABC):
         """Start all agents; returns at once. They may be started again when they have ended."""
 
     @abstractmethod
-    def failed(self) -> str | None:
-        """Why an agent has ended before its time, or None while all is well.
+    def failed(self) -> AgentsLost | None:
+        """Return how agents have ended before their time, or None while all is well.
 
         Raises what is the user's to mend.
         """

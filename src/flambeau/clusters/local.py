@@ -4,7 +4,7 @@ import threading
 from typing import final
 
 from flambeau.clusters.agent import agent_main
-from flambeau.clusters.base import Cluster, Launch
+from flambeau.clusters.base import AgentsLost, Cluster, Launch
 
 LOOPBACK = "127.0.0.1"
 
@@ -26,9 +26,11 @@ class LocalCluster(Cluster):
         )
         self._thread.start()
 
-    def failed(self) -> str | None:
-        """Why the agent ended, if it did."""
-        return None if self._error is None else f"{type(self._error).__name__}: {self._error}"
+    def failed(self) -> AgentsLost | None:
+        """Return why the agent ended, if it did."""
+        if self._error is None:
+            return None
+        return AgentsLost(f"{type(self._error).__name__}: {self._error}")
 
     @property
     def ended(self) -> bool:

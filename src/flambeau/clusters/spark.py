@@ -13,7 +13,7 @@ from typing import Any, Literal, final
 import pyarrow as pa
 from pyspark.sql import functions
 
-from flambeau.clusters.base import Cluster, Launch
+from flambeau.clusters.base import AgentsLost, Cluster, Launch
 from flambeau.clusters.interfaces import local_address
 from flambeau.clusters.local import LOOPBACK
 from flambeau.clusters.spark_columns import for_arrow
@@ -38,6 +38,8 @@ _ANSWER = "agent int, spooled_bytes bigint"
 _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(?P<executors>\d+)\s*,\s*(?P<cores>\d+)\s*,.*\]$")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<name>[^'\n]+)'")
+_FAILED_TASK = re.compile(r"barrier task \w+\(\d+, (?P<partition>\d+)\)")
+_LOST_EXECUTOR = re.compile(r"ExecutorLostFailure \(executor (?P<executor>\S+) ")
 _CAUSES = (
     re.compile(re.escape(MARK) + r"(?P<text>[^\n]*)"),
     re.compile(r"(?P<text>ExecutorLostFailure \([^)]*\)[^\n]*)"),
@@ -73,14 +75,14 @@ class SparkCluster(Cluster):
         )
         self._thread.start()
 
-    def failed(self) -> str | None:
-        """Why the stage ended."""
+    def failed(self) -> AgentsLost | None:
+        """Return why the stage ended, and which task and executor Spark names for it."""
         if self._error is None or self._stopping:
             return None
         if isinstance(self._error, UserError):
             raise self._error
         raise_mistake(self._error)
-        return reason_of(self._error)
+        return loss_of(self._error)
 
     @property
     def ended(self) -> bool:
@@ -298,6 +300,17 @@ def raise_mistake(error: BaseException) -> None:
             f"executors have another Python than this driver's {sys.version_info.major}."
             f"{sys.version_info.minor}: set PYSPARK_PYTHON (or spark.pyspark.python) to one like it"
         )
+
+
+def loss_of(error: BaseException) -> AgentsLost:
+    """Return what Spark reports about the end of the stage; a task's partition is its agent."""
+    text = str(error)
+    task, executor = _FAILED_TASK.search(text), _LOST_EXECUTOR.search(text)
+    return AgentsLost(
+        reason_of(error),
+        None if task is None else int(task["partition"]),
+        None if executor is None else executor["executor"],
+    )
 
 
 def reason_of(error: BaseException) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, final
 
-from flambeau.clusters.base import Cluster, Launch
+from flambeau.clusters.base import AgentsLost, Cluster, Launch
+from flambeau.coordination.failures import Cause
 from flambeau.coordination.file_messages import AgentJoined, FilePart, FilesSent, Spooled
 from flambeau.coordination.protocol import Messages, RoleSpec, StartRoles
 from flambeau.job.carrying import Carrier, Send
@@ -27,6 +28,7 @@ class Agents:
     ) -> None:
         self._cluster, self._server, self._carrier = cluster, server, carrier
         self.peers: dict[int, bytes] = {}
+        self._hosts: dict[int, str] = {}
         #: Those that do not see the run's files.
         self._apart: set[int] = set()
         self._spools: dict[int, Spooled] = {}
@@ -47,8 +49,19 @@ class Agents:
     def joined(self, message: AgentJoined, peer: bytes) -> None:
         """One has come."""
         self.peers[message.agent] = peer
+        self._hosts[message.agent] = message.host
         if not message.shares:
             self._apart.add(message.agent)
+
+    def describe(self, agent: int, lost: AgentsLost) -> dict[str, Any]:
+        """Return the fields of `worker_lost` for the loss of an agent.
+
+        Clusters that name the agent have one worker on each, of the same number.
+        """
+        known = {"executor": lost.executor, "host": self._hosts.get(agent)}
+        more = {name: value for name, value in known.items() if value is not None}
+        fields = {"rank": agent, "role": "worker", "reason": lost.reason}
+        return {**fields, "cause": Cause.DIED.label, **more}
 
     def forget(self) -> None:
         """They are gone; others will come."""

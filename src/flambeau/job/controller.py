@@ -260,9 +260,11 @@ class Controller(Stage):
         self._agents.start_roles(spec.node, [spec], checkpoint)
 
     def _notice_agents(self, now: float) -> None:
-        reason = self._cluster.failed()
-        if reason is not None and self._phase is not Phase.OVER:
-            self._begin_anew(reason)
+        lost = self._cluster.failed()
+        if lost is not None and self._phase is not Phase.OVER:
+            if lost.agent is not None:
+                self.emit("worker_lost", **self._agents.describe(lost.agent, lost))
+            self._begin_anew(lost.reason)
             self._agents.start_again()
         self._agents.tick(now, gathering=self._phase is Phase.GATHERING)
 

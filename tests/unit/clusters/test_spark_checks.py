@@ -6,7 +6,16 @@ import sys
 
 import pytest
 
-from flambeau.clusters.spark import driver_host, raise_mistake, reason_of, require_slots, slots_of
+from flambeau.clusters.base import AgentsLost
+from flambeau.clusters.spark import (
+    driver_host,
+    loss_of,
+    raise_mistake,
+    reason_of,
+    require_slots,
+    slots_of,
+    use_own_python,
+)
 from flambeau.config import Spark
 from flambeau.errors import ConfigError
 
@@ -86,6 +95,45 @@ def test_the_reason_in_one_line(text: str, reason: str) -> None:
     error = RuntimeError(text)
     raise_mistake(error)  # it is none of the user's
     assert reason_of(error) == reason
+
+
+def test_the_task_and_the_executor_that_were_lost() -> None:
+    text = (
+        "Job aborted due to stage failure: Could not recover from a failed barrier ResultStage. "
+        "Most recent failure reason: Stage failed because barrier task ResultTask(4, 1) finished "
+        "unsuccessfully.\nExecutorLostFailure (executor 0 exited caused by one of the running "
+        "tasks) Reason: Command exited with code 137"
+    )
+    lost = loss_of(RuntimeError(text))
+    assert (lost.agent, lost.executor) == (1, "0")
+    assert lost.reason.startswith("ExecutorLostFailure (executor 0 exited")
+    assert loss_of(RuntimeError("Job 3 cancelled")) == AgentsLost("Job 3 cancelled")
+
+
+class Context:
+    """Stands in for a context that runs another Python."""
+
+    pythonExec = "python3"  # noqa: N815 - Spark's name
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "python"),
+    [
+        ({"spark_master": "local[2]"}, None, sys.executable),
+        ({"spark_master": "local-cluster[2,1,1024]"}, None, sys.executable),
+        ({"spark_master": "yarn"}, None, "python3"),
+        ({"spark_master": "local"}, "/other/python", "python3"),
+        ({"spark_master": "local", "spark_pyspark_python": "/other/python"}, None, "python3"),
+    ],
+)
+def test_which_python_workers_run(
+    settings: dict[str, str], given: str | None, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", given or "")
+    session = Session(**settings)
+    session.sparkContext = Context()
+    use_own_python(session)
+    assert session.sparkContext.pythonExec == python
 
 
 @pytest.mark.parametrize(("hard", "said"), [(2 << 30, True), (64 << 30, False)])

@@ -45,7 +45,7 @@ class OneWorker(Cluster):
         self._thread = threading.Thread(target=self._serve, args=(launch,))
         self._thread.start()
 
-    def failed(self) -> str | None:
+    def failed(self) -> None:
         return None
 
     def stop(self) -> None:
