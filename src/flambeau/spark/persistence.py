@@ -2,7 +2,9 @@
 
 import atexit
 import json
+import os
 import shutil
+import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -11,18 +13,35 @@ from typing import Any, final
 from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReader, MLWriter
 from pyspark.sql import SparkSession
 
+from flambeau.clusters.spark import is_connect
 from flambeau.data.sources.urls import file_system, is_url, local_path
 from flambeau.errors import DataError
 from flambeau.spark.params import is_json
-from flambeau.spark.shipping import is_connect
 
 
 @cache
 def temporary_folder() -> Path:
-    """A folder for this process's models; a DataFrame may need them as long as it lives."""
+    """Return a folder for this process's models, which is gone when the process is.
+
+    A DataFrame may need it as long as the process lives. A shell that waits for the end of a pipe
+    removes it, so that it goes also where a signal ends the process.
+    """
     path = Path(tempfile.mkdtemp(prefix="flambeau-spark-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    reads, writes = os.pipe()
+    remover = subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r _; rm -rf "$1"', "sh", str(path)],
+        stdin=reads,
+        cwd="/",
+        start_new_session=True,  # Ctrl-C is for the driver alone
+    )
+    os.close(reads)
+    atexit.register(_end, remover, writes)
     return path
+
+
+def _end(remover: "subprocess.Popen[bytes]", writes: int) -> None:
+    os.close(writes)
+    remover.wait()
 
 
 def new_folder(name: str) -> Path:

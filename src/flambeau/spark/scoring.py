@@ -60,7 +60,8 @@ class Scoring:
         if module is None:
             while len(_loaded) >= _MOST_LOADED:
                 del _loaded[next(iter(_loaded))]
-            module = load_module(self._shipped.folder())
+            with self._shipped.opened() as folder:
+                module = load_module(folder)
         _loaded[key] = module
         return module
 
@@ -109,8 +110,8 @@ def _score_slice(
 
 def with_scores(frame: DataFrame, inputs: list[Column], scoring: Scoring) -> DataFrame:
     """The frame with the outputs in one more column, `SCORED`."""
-    rows = F.struct(*inputs)
     use_own_python(frame.sparkSession)
+    rows = F.struct(*inputs)
     if hasattr(F, "arrow_udf"):
         udf = F.arrow_udf(_over_arrays(scoring), scoring.spark_type)
         # Otherwise a filter on predictions would have them computed once more.
@@ -150,8 +151,8 @@ def _over_batches(scoring: Scoring) -> Callable[..., Any]:
 
 def first_rows(frame: DataFrame, inputs: list[Column], count: int = 2) -> pa.StructArray:
     """A few rows of a frame as the model reads them."""
-    frame = frame.select(F.struct(*inputs).alias(_ROWS)).limit(count)
     use_own_python(frame.sparkSession)
+    frame = frame.select(F.struct(*inputs).alias(_ROWS)).limit(count)
     if hasattr(frame, "toArrow"):
         tables = [frame.toArrow()]
     else:

@@ -11,6 +11,7 @@ import torch
 
 from flambeau.errors import DataError, ModelError
 from flambeau.spark.folder import digest, files_of, load_module, read_described, write_folder
+from flambeau.spark.model_cache import ModelCache
 from flambeau.spark.modules import Network
 from flambeau.spark.shipping import Shipped
 
@@ -22,56 +23,101 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def shipped(model: Path, place: str, *, inside: bool = False) -> Shipped:
+def shipped(model: Path, place: str, cache: ModelCache, *, inside: bool = False) -> Shipped:
     files = {name: path.read_bytes() for name, path in files_of(model).items()}
-    return Shipped(digest(model), place, files if inside else None, 200 << 20)
+    return Shipped(digest(model), place, files if inside else None, 200 << 20, cache)
 
 
-def test_files_that_can_be_seen_are_used_where_they_are(model: Path, tmp_path: Path) -> None:
-    assert shipped(model, str(model)).folder(tmp_path / "cache") == model
-    assert not (tmp_path / "cache").exists()
+@pytest.fixture
+def cache(tmp_path: Path) -> ModelCache:
+    return ModelCache(str(tmp_path / "cache"))
 
 
-def test_another_model_at_the_same_place_is_not_taken_for_it(model: Path, tmp_path: Path) -> None:
-    sent = shipped(model, str(model), inside=True)
+def entry(cache: ModelCache, name: str, age: float, nbytes: int = 1) -> Path:
+    """A model in the cache that was last used `age` seconds ago."""
+    folder = cache._folder() / name
+    folder.mkdir()
+    with (folder / "file").open("wb") as file:
+        file.truncate(nbytes)
+    os.utime(folder, (time.time() - age,) * 2)
+    return folder
+
+
+def test_files_that_can_be_seen_are_used_where_they_are(model: Path, cache: ModelCache) -> None:
+    with shipped(model, str(model), cache).opened() as folder:
+        assert folder == model
+    assert not Path(cache.parent).exists()
+
+
+def test_another_model_at_the_same_place_is_not_taken_for_it(
+    model: Path, cache: ModelCache
+) -> None:
+    sent = shipped(model, str(model), cache, inside=True)
     network = Network(torch.nn.Linear, {"in_features": 3, "out_features": 1})
     shutil.rmtree(model)
     write_folder(model, network, network())
-    assert load_module(sent.folder(tmp_path / "cache")).in_features == 2
+    with sent.opened() as folder:
+        assert load_module(folder).in_features == 2
 
 
-def test_files_that_came_along_are_written_once(model: Path, tmp_path: Path) -> None:
-    sent = shipped(model, "/nowhere", inside=True)
-    found = sent.folder(tmp_path / "cache")
-    assert torch.equal(load_module(found).weight, load_module(model).weight)
-    before = (found / "model.json").stat().st_ino
-    assert (sent.folder(tmp_path / "cache") / "model.json").stat().st_ino == before
-    assert digest(found) == digest(model)
+def test_files_that_came_along_are_written_once(model: Path, cache: ModelCache) -> None:
+    sent = shipped(model, "/nowhere", cache, inside=True)
+    with sent.opened() as found, sent.opened() as again:
+        assert torch.equal(load_module(found).weight, load_module(model).weight)
+        assert (found / "model.json").stat().st_ino == (again / "model.json").stat().st_ino
+        assert digest(found) == digest(model)
 
 
-def test_models_that_nobody_uses_any_more_are_removed(model: Path, tmp_path: Path) -> None:
-    old, used = tmp_path / "cache" / "old", tmp_path / "cache" / "used"
-    for folder in (old, used):
-        folder.mkdir(parents=True)
-    os.utime(old, (time.time() - 1e6,) * 2)
-    shipped(model, "/nowhere", inside=True).folder(tmp_path / "cache")
-    assert not old.exists()
-    assert used.exists()
+def test_models_that_were_not_used_for_a_day_are_removed(model: Path, cache: ModelCache) -> None:
+    old, used = entry(cache, "old", age=1e6), entry(cache, "used", age=60)
+    with shipped(model, "/nowhere", cache, inside=True).opened():
+        assert not old.exists()
+        assert used.exists()
 
 
-def test_files_at_a_url_are_copied(model: Path, tmp_path: Path) -> None:
+def test_the_least_recently_used_models_make_room(model: Path, tmp_path: Path) -> None:
+    cache = ModelCache(str(tmp_path / "cache"), limit=600 << 20)
+    ages = {"first": 30, "last": 10, "middle": 20}
+    entries = {name: entry(cache, name, age, 200 << 20) for name, age in ages.items()}
+    with shipped(model, "/nowhere", cache, inside=True).opened() as found:
+        assert found.is_dir()
+    assert [name for name, path in entries.items() if path.exists()] == ["last", "middle"]
+
+
+def test_a_model_that_is_larger_than_the_cache(model: Path, tmp_path: Path) -> None:
+    cache = ModelCache(str(tmp_path / "cache"), limit=100 << 20)
+    sent = shipped(model, "/nowhere", cache, inside=True)
+    with (
+        pytest.raises(DataError, match=r"\(200 MB\) are larger .* raise spark\.flambeau"),
+        sent.opened(),
+    ):
+        pass
+
+
+def test_a_cache_that_others_can_write_to_is_not_used(model: Path, cache: ModelCache) -> None:
+    cache._folder().chmod(0o777)
+    sent = shipped(model, "/nowhere", cache, inside=True)
+    with pytest.raises(DataError, match="is not a folder of this user alone"), sent.opened():
+        pass
+
+
+def test_files_at_a_url_are_copied(model: Path, cache: ModelCache) -> None:
     memory = fsspec.filesystem("memory")
     memory.put(str(model), "/models/one", recursive=True)
     try:
-        found = shipped(model, "memory://models/one").folder(tmp_path / "cache")
-        assert files_of(found).keys() == files_of(model).keys()
+        with shipped(model, "memory://models/one", cache).opened() as found:
+            assert files_of(found).keys() == files_of(model).keys()
     finally:
         memory.rm("/models", recursive=True)
 
 
-def test_files_out_of_reach_are_an_error(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"\(200 MB\) are in /nowhere, which this executor cannot"):
-        shipped(model, "/nowhere").folder(tmp_path / "cache")
+def test_files_out_of_reach_are_an_error(model: Path, cache: ModelCache) -> None:
+    sent = shipped(model, "/nowhere", cache)
+    with (
+        pytest.raises(DataError, match=r"\(200 MB\) are in /nowhere, which this executor"),
+        sent.opened(),
+    ):
+        pass
 
 
 def test_a_model_with_a_path_has_its_arguments_in_json(model: Path) -> None:
