@@ -27,6 +27,7 @@ from spark_toys import QUIET, Clicks, Image, Net, SparseLine, Tasks, numbers, ve
 
 import flambeau as fb
 from flambeau.errors import ConfigError, DataError, ModelError
+from flambeau.observe import read_events
 from flambeau.spark import TorchEstimator, TorchModel, persistence
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "spark-ml.md"
@@ -75,7 +76,6 @@ def classifier(rows: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Pip
     return Pipeline(stages=[scaler, stage]).fit(rows)
 
 
-def test_a_pipeline_classifies(classifier: PipelineModel, rows: DataFrame) -> None:
 def test_models_of_spark_are_as_usable_after_a_fit_as_before(rows: DataFrame) -> None:
     two_classes = rows.withColumn("label", F.expr("double(a > 0)"))
     kinds = (LogisticRegression(maxIter=2), RandomForestClassifier(numTrees=2, maxDepth=2, seed=1))
@@ -98,6 +98,7 @@ def test_a_model_has_the_params_of_its_estimator(classifier: PipelineModel, tmp_
     assert model.getModel() is Net
 
 
+def test_a_pipeline_classifies(classifier: PipelineModel, rows: DataFrame) -> None:
     scored = classifier.transform(rows)
     kinds = {field.name: field.dataType.simpleString() for field in scored.schema}
     assert kinds["prediction"] == "double"
@@ -206,8 +207,8 @@ def test_several_labels_of_one_row(rows: DataFrame) -> None:
     assert len(scored.first().probability) == 2
 
 
-def test_several_tasks(rows: DataFrame) -> None:
-    labelled = rows.selectExpr("*", "int(a > 0) as clicked", "if(id % 2 = 0, null, b) as paid")
+def test_several_tasks_and_the_labels_that_are_null(rows: DataFrame) -> None:
+    labelled = rows.selectExpr("*", "int(a > 0) as clicked", "if(id % 4 = 0, b, null) as paid")
     model = estimator(
         model=Tasks,
         inputCols={"few": ["a", "b"], "many": ["b", "c", "d"]},
@@ -222,6 +223,11 @@ def test_several_tasks(rows: DataFrame) -> None:
         "click_rawPrediction",
         "price_prediction",
     }
+    events = read_events(Path(model.summary.run_dir) / "events.jsonl")
+    (warning,) = (event.fields["text"] for event in events if event.kind == "warning")
+    assert warning == (
+        "the label is null in 48 of 64 rows of train ('paid'): these add nothing to the loss"
+    )
 
 
 def test_an_auto_encoder_learns_its_features_in_their_shape(rows: DataFrame) -> None:
@@ -288,8 +294,10 @@ def test_a_grid_of_params_is_searched(rows: DataFrame, tmp_path: Path) -> None:
     ).fit(rows)
     assert found.avgMetrics[1] > found.avgMetrics[0]
     assert found.bestModel.torch().layers[0].out_features == 5
+    assert found.bestModel.getLearningRate() == 0.1
     found.save(str(tmp_path / "found"))
     loaded = CrossValidatorModel.load(str(tmp_path / "found"))
+    assert loaded.bestModel.getLearningRate() == 0.1
     assert loaded.getEstimator().getModel() is Net
     assert loaded.bestModel.transform(rows).count() == rows.count()
 
@@ -436,6 +444,7 @@ def check_session(printed: str, saved: list[float]) -> None:
     found = json.loads(printed.splitlines()[-1])
     assert found["other"] == saved
     assert found["auc"] > 0.9
+    assert found["spark_auc"] > 0.9  # Spark's own models can be used after ours
     assert found["same"]
     assert found["by_value"]
 
@@ -444,7 +453,6 @@ def test_a_new_session_of_connect(
     run_script: Callable[..., str], saved: list[float], tmp_path: Path
 ) -> None:
     printed = run_script("spark_ml.py", "--remote", "local[2]", tmp_path, connect=True)
-    assert found["spark_auc"] > 0.9  # Spark's own models can be used after ours
     check_session(printed, saved)
 
 

@@ -133,7 +133,7 @@ class Agent:
         fds = (*self._launch.fds, *spool.descriptors.values())
         self._launch = dataclasses.replace(self._launch, payload=payload, fds=fds)
         self._starter = make_starter(self._launch)
-        self._client.send(Spooled(self._agent, spool.rows, spool.size))
+        self._client.send(Spooled(self._agent, spool.rows, spool.size, spool.nulls))
 
     def _open_outputs(self) -> dict[int, tuple[RunningRole, OutputLines]]:
         return {

@@ -55,9 +55,9 @@ class SparkCluster(Cluster):
     def __init__(self, settings: Spark, frames: Mapping[str, Any]) -> None:
         self._settings = settings
         self._session = session_of(settings)
+        use_own_python(self._session)
         self._frames = dict(frames)
         self.agents = settings.workers
-        use_own_python(self._session)
         self.spools = bool(frames)
         self.patience = settings.start_timeout
         self._thread: threading.Thread | None = None

@@ -27,6 +27,7 @@ class Spool(AbstractContextManager["Spool"]):
         self._frames = frames
         self._directory = directory
         self.rows: dict[str, list[int]] = {name: [] for name in frames}
+        self.nulls: dict[str, dict[str, int]] = {name: {} for name in frames}
         self.descriptors: dict[str, int] = {}
 
     def __exit__(self, *error: object) -> None:
@@ -53,11 +54,18 @@ class Spool(AbstractContextManager["Spool"]):
                         if part.num_rows:
                             writers[name].write_batch(part)
                             self.rows[name].append(part.num_rows)
+                            self._count_nulls(name, part)
         except OSError as error:
             raise DataError(
                 f"cannot write the data to {self._directory or tempfile.gettempdir()} of an "
                 f"executor: {error}; make room there, or give Spark(spool_dir=...)"
             ) from error
+
+    def _count_nulls(self, name: str, part: pa.RecordBatch) -> None:
+        counts = self.nulls[name]
+        for column, values in zip(part.schema.names, part.columns, strict=True):
+            if values.null_count:
+                counts[column] = counts.get(column, 0) + values.null_count
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows of each frame, without the column that tells them apart."""

@@ -62,8 +62,12 @@ class KeepFiles(_Message, frozen=True):
 
 
 class Spooled(_Message, frozen=True):
-    """An agent's part of the job's data frames is in a file: rows of its batches, by frame."""
+    """An agent's part of the job's data frames is in a file: rows of its batches, by frame.
+
+    `nulls` has the rows without a value, by frame and column, of those columns that have any.
+    """
 
     agent: int
     rows: dict[str, list[int]]
     size: int
+    nulls: dict[str, dict[str, int]] = {}

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, final
 
@@ -77,14 +77,28 @@ class Agents:
         ready = not self._cluster.spools or len(self._spools) == expected
         return len(self.peers) == expected and ready
 
-    def begin(self) -> dict[str, Any] | None:
-        """They begin with what they have; what there is to tell of that."""
+    def begin(self, labels: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Begin with the rows that the agents have; yield the events of that, kind and fields.
+
+        `labels` are the columns with labels.
+        """
         if not self._spools:
-            return None
+            return
         self._spooling = uuid.uuid4().hex
         rows = {name: sum(map(sum, parts)) for name, parts in self._rows().items()}
         size = sum(spool.size for spool in self._spools.values())
-        return {"rows": rows, "bytes": size, "agents": len(self._spools)}
+        nulls = self._nulls()
+        agents = len(self._spools)
+        yield "spooled", {"rows": rows, "bytes": size, "agents": agents, "nulls": nulls}
+        unlabelled = [
+            f"{count:,} of {rows[frame]:,} rows of {frame} ('{column}')"
+            for frame, columns in nulls.items()
+            for column, count in columns.items()
+            if column in labels
+        ]
+        if unlabelled:
+            text = f"the label is null in {', '.join(unlabelled)}: these add nothing to the loss"
+            yield "warning", {"text": text}
 
     def start_roles(self, agent: int, roles: list[RoleSpec], checkpoint: str | None) -> None:
         """Have an agent start these, which may go on from a checkpoint."""
@@ -144,6 +158,16 @@ class Agents:
             envelope = self._server.receive(TICK_SECONDS)
             if envelope is not None and isinstance(envelope.message, AgentJoined):
                 self.joined(envelope.message, envelope.peer)
+
+    def _nulls(self) -> dict[str, dict[str, int]]:
+        """Return the rows without a value, by frame and column."""
+        counts: dict[str, dict[str, int]] = {}
+        for spool in self._spools.values():
+            for name, columns in spool.nulls.items():
+                frame = counts.setdefault(name, {})
+                for column, rows in columns.items():
+                    frame[column] = frame.get(column, 0) + rows
+        return {name: columns for name, columns in counts.items() if columns}
 
     def _rows(self) -> dict[str, list[list[int]]]:
         """The rows of every batch, by frame and agent."""

@@ -310,9 +310,8 @@ class Controller(Stage):
 
     def _start_if_complete(self) -> None:
         if self._phase is Phase.GATHERING and self._agents.complete:
-            spooled = self._agents.begin()
-            if spooled is not None:
-                self.emit("spooled", **spooled)
+            for kind, fields in self._agents.begin(self._team.labels):
+                self.emit(kind, **fields)
             self._plan_generation()
 
     def _plan_generation(self) -> None:

@@ -22,7 +22,10 @@ SERVERS_PER_CORE = 8
 
 @dataclass(frozen=True)
 class Team:
-    """Which roles a job has, how they are conducted, and what a generation goes on from."""
+    """Which roles a job has, how they are conducted, and what a generation goes on from.
+
+    `labels` are the columns with labels.
+    """
 
     workers: int
     role: Role = Role.WORKER
@@ -31,6 +34,7 @@ class Team:
     conducting: Conducting | None = None
     starts: StartingPoints = field(default_factory=StartingPoints)
     carrier: Carrier | None = None
+    labels: tuple[str, ...] = ()
 
     @property
     def roles(self) -> list[Role]:
@@ -62,6 +66,7 @@ def make_team(
         conducting=_conducting(settings),
         starts=StartingPoints(run, resumes=resumes),
         carrier=_carrier(run, settings, initial),
+        labels=settings.binding.labels,
     )
 
 

@@ -5,7 +5,8 @@ The kinds of events and their fields:
     job_start    name, workers, batch_size, global_batch, steps_total (None: unknown), epochs,
                  run_dir, resumed_step (0: a new run); optional: train_rows (rows of an epoch),
                  skipped_rows (bad rows of the data that were left out)
-    spooled      rows {frame: rows}, bytes, agents: a data frame is in files of all agents
+    spooled      rows {frame: rows}, bytes, agents, nulls {frame: {column: rows}}: a data frame is
+                 in files of all agents
     generation   number
     epoch_start  epoch
     epoch_end    epoch

@@ -26,7 +26,7 @@ from flambeau.spark.folder import MODEL, SUMMARY, Described
 from flambeau.spark.inputs import Inputs, find_inputs
 from flambeau.spark.modules import Network
 from flambeau.spark.outputs import PREDICTION, PROBABILITY, Output
-from flambeau.spark.params import ModelParams
+from flambeau.spark.params import TrainingParams
 from flambeau.spark.persistence import StageReader, StageWriter, get_folder, new_folder
 from flambeau.spark.scoring import (
     SCORED,
@@ -51,10 +51,11 @@ class Summary:
 
 
 @final
-class TorchModel(ModelParams, Model, MLReadable["TorchModel"], MLWritable):
+class TorchModel(TrainingParams, Model, MLReadable["TorchModel"], MLWritable):
     """A trained network. `transform` adds its predictions to a DataFrame.
 
-    It comes from `TorchEstimator.fit`, from `TorchModel.load`, or from `TorchModel.of`.
+    It comes from `TorchEstimator.fit`, from `TorchModel.load`, or from `TorchModel.of`. It has the
+    params of the estimator that trained it; a loaded one has those that are texts and numbers.
     """
 
     def __init__(self, **params: Any) -> None:

@@ -79,3 +79,13 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 def test_no_rows_at_all_are_an_error() -> None:
     with pytest.raises(DataError, match="the data frame has no rows"):
         SpooledSource(None, [[], []], 0, ["x"]).shards()
+
+
+def test_nulls_are_counted_by_frame_and_column() -> None:
+    batches = [
+        pa.record_batch({"x": [1, None, 3], "y": [1, 2, 3], MARKER: [0, 0, 1]}),
+        pa.record_batch({"x": [None, 5], "y": [1, 2], MARKER: [0, 1]}),
+    ]
+    with Spool(("train", "valid"), None) as spool:
+        spool.fill(iter(batches))
+        assert spool.nulls == {"train": {"x": 2}, "valid": {}}

@@ -31,8 +31,8 @@ def test_setters_can_be_chained() -> None:
 def test_a_name_that_is_not_known_gets_a_hint() -> None:
     with pytest.raises(ConfigError, match="TorchEstimator has no epoch; did you mean 'epochs'"):
         TorchEstimator(epoch=3)
-    with pytest.raises(ConfigError, match="TorchModel has no epochs; known: featuresCol"):
-        TorchModel(epochs=3)
+    with pytest.raises(ConfigError, match="TorchModel has no epoch; did you mean 'epochs'"):
+        TorchModel(epoch=3)
 
 
 @pytest.mark.parametrize(
