@@ -90,8 +90,8 @@ def test_getters_have_sparktorchs_names_and_defaults(spark: SparkSession) -> Non
 
 
 def test_mistakes_say_what_to_give(rows: DataFrame) -> None:
-    with pytest.raises(TypeError, match="mode='async': use 'synchronous' or 'hogwild'"):
-        SparkTorch(mode="async")
+    with pytest.raises(TypeError, match="mode='parallel': use 'synchronous' or 'hogwild'"):
+        SparkTorch(mode="parallel")
     with pytest.raises(ConfigError, match=r"SparkTorch has no miniBatches; .*'miniBatch'"):
         SparkTorch(miniBatches=3)
     with pytest.raises(ConfigError, match="nothing given: torchObj is serialize_torch_obj"):
