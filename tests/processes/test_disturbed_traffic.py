@@ -11,7 +11,7 @@ from toy import QUIET, SparseNet, assert_same_tables, assert_same_weights, make_
 from zmtp_proxy import ZmtpProxy
 
 import flambeau as fb
-from flambeau.job.controller import Controller
+from flambeau.job.generation import Generation
 
 FAULTS: dict[str, Any] = {"drop": 0.01, "duplicate": 0.1, "delay": (0.0, 0.01), "cut": 0.02}
 
@@ -22,16 +22,16 @@ def disturbed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     proxies: dict[str, ZmtpProxy] = {}
     counts: Counter[str] = Counter()
     with ExitStack() as stack:
-        addresses = Controller._server_list
+        addresses = Generation._server_list
 
-        def through_proxies(self: Controller) -> list[str]:
+        def through_proxies(self: Generation) -> list[str]:
             real = addresses(self)
             for seed, address in enumerate(real):
                 if address not in proxies:
                     proxies[address] = stack.enter_context(ZmtpProxy(address, seed, **FAULTS))
             return [proxies[address].address for address in real]
 
-        monkeypatch.setattr(Controller, "_server_list", through_proxies)
+        monkeypatch.setattr(Generation, "_server_list", through_proxies)
         yield counts
         for proxy in proxies.values():
             counts.update(proxy.counts)
