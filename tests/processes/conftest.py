@@ -3,8 +3,9 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -16,15 +17,29 @@ from shared_memory import shared, still_shared
 def _children() -> set[int]:
     """All that hangs below this process, but for templates, which wait for the next job.
 
-    Or end when they have waited long enough, and then are zombies until somebody looks for them.
+    Any of them may end while they are listed, and is a zombie until somebody looks for it.
     """
-    own = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
-    below = [each for child in own for each in child.children(recursive=True)]
-    return {each.pid for each in (*own, *below) if each not in own or not _is_template(each)}
+    own = psutil.Process().children()
+    below = [each for child in own for each in _or(child.children, [], recursive=True)]
+    return {each.pid for each in own if _runs(each) and not _is_template(each)} | {
+        each.pid for each in below if _runs(each)
+    }
+
+
+def _runs(process: psutil.Process) -> bool:
+    return _or(process.status, psutil.STATUS_ZOMBIE) != psutil.STATUS_ZOMBIE
 
 
 def _is_template(process: psutil.Process) -> bool:
-    return TEMPLATE_MODULE in process.cmdline()
+    return TEMPLATE_MODULE in _or(process.cmdline, [TEMPLATE_MODULE])
+
+
+def _or(ask: Callable[..., Any], ended: Any, **options: Any) -> Any:
+    """The answer about a process, or `ended` of one that has ended meanwhile."""
+    try:
+        return ask(**options)
+    except psutil.NoSuchProcess:  # a zombie, too
+        return ended
 
 
 def _roles(temporary: Path) -> dict[int, str]:

@@ -347,8 +347,8 @@ def test_an_examples_script_runs(tmp_path: Path, example: str) -> None:
 
 
 def test_every_example_is_tested() -> None:
-    # tests/unit/job/test_serving_example.py, test_daily_example.py, tests/clusters/test_spark_*.py
-    elsewhere = {"serving", "daily", "spark"}
+    # tests/unit/job/test_serving_example.py, test_daily_example.py, tests/clusters/test_spark*.py
+    elsewhere = {"serving", "daily", "spark", "sparktorch"}
     assert set(EXAMPLE_DATA) | elsewhere == {
         path.name for path in EXAMPLES.iterdir() if path.is_dir()
     }
