@@ -63,7 +63,7 @@ def test_a_run_and_an_export_give_the_same_scores(saved: Path) -> None:
 
 def test_a_run_is_evaluated_as_then(saved: Path) -> None:
     before = json.loads(Path("runs/tables/report.json").read_text())["metrics"]["auc"]
-    assert f"{before:.4f}" in flambeau("evaluate", "runs/tables")
+    assert f"{before:.6f}" in flambeau("evaluate", "runs/tables")
 
 
 def test_a_run_is_exported_again(saved: Path) -> None:
