@@ -14,7 +14,7 @@ from asking import Program, ask_all
 from measure import Pairs, interleave, report, tell
 from rows import BATCH_ROWS
 
-from flambeau.clusters.starting import KEEP_MEMORY
+from flambeau.clusters.process_starter import KEEP_MEMORY
 
 TRANSPORTS = ("any", "tcp")
 THREADS = (1, 2)

@@ -15,10 +15,11 @@ from torch import Tensor, nn
 import flambeau as fb
 from flambeau.checkpoint import RunDirectory
 from flambeau.data.loader import in_order
-from flambeau.job import opening
-from flambeau.job.predicting import PredictionOptions, predict_run
-from flambeau.job.using import load_model, open_given, read_settings
-from flambeau.models.ctr.fields import FieldEmbedding
+from flambeau.driver.predict import predict_run
+from flambeau.models.ctr.layers.fields import FieldEmbedding
+from flambeau.runs import open_data
+from flambeau.runs.prediction import PredictionOptions
+from flambeau.runs.trained_run import load_model, open_given, read_settings
 
 BATCH = 2048
 
@@ -60,7 +61,7 @@ def main() -> None:
         def bare() -> float:
             started = time.perf_counter()
             model, source = load_model(run, settings, "latest"), open_given(run, settings, data)
-            binder = opening.make_binder(settings, model, source, whole_batch=False)
+            binder = open_data.make_binder(settings, model, source, whole_batch=False)
             for batch in in_order(source, binder, BATCH):
                 positional, named = binder.arguments(batch)
                 with torch.inference_mode():

@@ -16,7 +16,7 @@ from flambeau_dlrm import build
 from shared_turns import SharedTurn
 from torch import Tensor, nn
 
-from flambeau.clusters.starting import KEEP_MEMORY
+from flambeau.clusters.process_starter import KEEP_MEMORY
 
 
 class Rows(nn.Module):

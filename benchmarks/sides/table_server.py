@@ -20,7 +20,7 @@ from torch.optim import SGD
 from flambeau.messaging import Server
 from flambeau.parameter_server.protocol import CODEC, MAX_FRAME_BYTES
 from flambeau.parameter_server.service import Service
-from flambeau.parameter_server.shard import Shard, ShardSettings
+from flambeau.parameter_server.shard import ServerShard, ShardSettings
 from flambeau.tables.table import Table
 
 
@@ -42,14 +42,14 @@ def main(rows: int, index: int, count: int, secret: str, encrypt: bool, share: b
     server.close()
 
 
-def new_shard(index: int, count: int) -> Shard:
+def new_shard(index: int, count: int) -> ServerShard:
     """A shard that knows its table, which has no rows yet."""
-    shard = Shard(ShardSettings(index, count, 0, OPTIMIZER, lambda groups: SGD(groups)))
+    shard = ServerShard(ShardSettings(index, count, 0, OPTIMIZER, lambda groups: SGD(groups)))
     shard.declare([SPEC], None)
     return shard
 
 
-def grow(shard: Shard, rows: int) -> dict[str, Any]:
+def grow(shard: ServerShard, rows: int) -> dict[str, Any]:
     """Push gradients of new ids until all `rows` are there; what that took of time and memory.
 
     `most_resident_bytes_a_row` is the largest on the way, from half of the rows on.

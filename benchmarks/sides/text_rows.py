@@ -17,14 +17,14 @@ TEXTS = [f"C{n}" for n in range(1, 27)]
 
 def libsvm(path: str) -> int:
     """Our libsvm reader, to Arrow batches."""
-    from flambeau.data.sources.libsvm import open_libsvm
+    from flambeau.data.sources.text.libsvm import open_libsvm
 
     return _batches(open_libsvm(path))
 
 
 def criteo(path: str) -> int:
     """Our Criteo reader, to Arrow batches."""
-    from flambeau.data.sources.criteo import open_criteo
+    from flambeau.data.sources.text.criteo import open_criteo
 
     return _batches(open_criteo(path))
 

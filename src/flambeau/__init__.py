@@ -21,14 +21,14 @@ _HOME = {
     "Jagged": "flambeau.data.jagged",
     "Local": "flambeau.config",
     "ParameterServer": "flambeau.config",
-    "Predictor": "flambeau.job.predictor",
-    "Result": "flambeau.job.result",
+    "Predictor": "flambeau.runs.predictor",
+    "Result": "flambeau.driver.result",
     "Schedule": "flambeau.config",
     "Spark": "flambeau.config",
     "columns": "flambeau.config",
-    "fit": "flambeau.job.fit",
+    "fit": "flambeau.driver.fit",
     "optim": "flambeau.config",
-    "run": "flambeau.job.run",
+    "run": "flambeau.driver.run",
 }
 
 #: Packages that are public as a whole.

@@ -10,7 +10,7 @@ MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 60
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc"}
 NAMED_BY_OTHERS = {"compat/sparktorch/util.py"}
-READ_THE_ENVIRONMENT = {"clusters", "job", "cli"}
+READ_THE_ENVIRONMENT = {"clusters", "roles", "driver", "cli"}
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb"}
 
 

@@ -75,7 +75,7 @@ def test_the_probe_sees_what_a_module_loads() -> None:
     ("rule", "name", "source"),
     [
         (strays, "data/spark.py", "import pyspark"),
-        (strays, "job/run.py", "def late():\n    from pyspark.sql import SparkSession"),
+        (strays, "driver/run.py", "def late():\n    from pyspark.sql import SparkSession"),
         (strays, "clusters/spark.py", "import ray"),
         (strays, "clusters/ray_engine/actors.py", "from pyspark import SparkContext"),
         (eager_torch, "clusters/agent.py", "import torch"),
@@ -95,7 +95,7 @@ def test_a_stray_import_is_found(rule: Rule, name: str, source: str) -> None:
         (strays, "clusters/spark.py", "import pyspark"),
         (strays, "features/engines/spark.py", "from pyspark.sql import functions"),
         (strays, "clusters/ray.py", "import ray"),
-        (strays, "job/run.py", "from flambeau.clusters import ray"),
+        (strays, "driver/run.py", "from flambeau.clusters import ray"),
         (eager_torch, "data/batch.py", "import torch"),
         (eager_torch, "cli/train.py", "def late():\n    import torch"),
         (eager_torch, "cli/train.py", "if TYPE_CHECKING:\n    import torch"),

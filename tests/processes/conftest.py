@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from flambeau.clusters.starting import TEMPLATE_MODULE
+from flambeau.clusters.process_starter import TEMPLATE_MODULE
 from shared_memory import shared, still_shared
 
 

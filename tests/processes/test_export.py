@@ -23,11 +23,11 @@ from small_runs import (
 import flambeau as fb
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import Binding
+from flambeau.driver.predict import predict_run
 from flambeau.errors import CheckpointError, ConfigError, DataError, ModelError
 from flambeau.inference.export import ExportOptions
-from flambeau.job.exporting import export_run
-from flambeau.job.predicting import predict_run
-from flambeau.job.using import read_settings
+from flambeau.runs.run_export import export_run
+from flambeau.runs.trained_run import read_settings
 
 
 def export(run: RunDirectory, out: Path, since: Any = None, **options: Any) -> Any:

@@ -9,11 +9,11 @@ from small_runs import clicks, write_zoo_run
 
 import flambeau as fb
 from flambeau.config import Binding
+from flambeau.driver.predict import predict_run
 from flambeau.inference.export import ExportOptions
-from flambeau.job.exporting import export_run
-from flambeau.job.predicting import predict_run
-from flambeau.job.using import read_settings
 from flambeau.models.ctr import FIELD_MODELS
+from flambeau.runs.run_export import export_run
+from flambeau.runs.trained_run import read_settings
 
 FIELDS = {"inputs": {"ids": ("C1", "C2", "C3"), "dense": ("I1", "I2")}}
 SHAPE = {"fields": 3, "dense": 2}

@@ -14,7 +14,7 @@ from torch import nn
 from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.references import checkpoint_path
 from flambeau.embeddings import SparseEmbedding, TableSpec
-from flambeau.tables.mapped import open_tables
+from flambeau.tables.saved.mapped import open_tables
 from flambeau.training.callbacks import Callback, TrainingView
 
 QUIET = {"progress": "none"}

@@ -19,7 +19,7 @@ import zmq
 from flambeau.checkpoint.manifest import FileEntry, Manifest, TableEntry
 from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.tables import TableSpec
-from flambeau.coordination.round_messages import AskSum, Commit
+from flambeau.coordination.round_messages import Commit, NormRequest
 from flambeau.messaging import Server, new_secret
 from flambeau.parameter_server.channel import Access, Channel
 from flambeau.parameter_server.client import ServerClient
@@ -33,7 +33,7 @@ from flambeau.parameter_server.protocol import (
 )
 from flambeau.parameter_server.restoring import Restoring
 from flambeau.parameter_server.service import Coordinator, Service
-from flambeau.parameter_server.shard import Shard, ShardSettings
+from flambeau.parameter_server.shard import ServerShard, ShardSettings
 
 HOST = "127.0.0.1"
 SECRET = new_secret()
@@ -60,7 +60,7 @@ class Serving:
 
     def __init__(
         self,
-        shard: Shard,
+        shard: ServerShard,
         *,
         generation: int = 0,
         restoring: Restoring | None = None,
@@ -146,7 +146,7 @@ class Servers:
         self._clients: list[ServerClient | Channel] = []
         self.shards = [
             Serving(
-                Shard(ShardSettings(index, count, SEED, sgd(), optimizer, clip_value)),
+                ServerShard(ShardSettings(index, count, SEED, sgd(), optimizer, clip_value)),
                 generation=generation,
                 restoring=restoring,
                 lockstep=lockstep,
@@ -209,7 +209,7 @@ class Servers:
         """The next so many reports of each shard to the coordinator; waits for them."""
         return [[shard.said.get(timeout=SOON) for _ in range(each)] for shard in self.shards]
 
-    def decide(self, decision: AskSum | Commit) -> None:
+    def decide(self, decision: NormRequest | Commit) -> None:
         """Tell all shards."""
         self.ask(lambda service: service.decided(decision))
 

@@ -7,6 +7,7 @@ import pickle
 import sys
 from collections.abc import Mapping
 from functools import reduce
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,6 +20,8 @@ from flambeau.config.settings import nearest
 from flambeau.errors import ModelError
 
 INDEX = "index.json"
+#: Layers of recommenders, which models saved by value name, were once beside the models.
+_LAYERS = "flambeau.models.ctr.layers"
 
 
 def importable_path(obj: Any) -> str | None:
@@ -148,7 +151,7 @@ def _load_by_path(path: str) -> Any:
 def _load_by_value(path: Path) -> Any:
     try:
         with path.open("rb") as file:
-            return pickle.load(file)
+            return _Unpickler(file).load()
     except FileNotFoundError:
         raise ModelError(f"{path} is missing: the run directory is incomplete") from None
     except Exception as error:
@@ -156,6 +159,17 @@ def _load_by_value(path: Path) -> Any:
             f"cannot load {path}: {type(error).__name__}: {error}; it needs the same modules and "
             "versions as where it was saved"
         ) from error
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds classes of this package also where an earlier version had them."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return the class or function that a pickle names."""
+        package, _, last = module.rpartition(".")
+        if package == "flambeau.models.ctr" and find_spec(module) is None:
+            module = f"{_LAYERS}.{last}"
+        return super().find_class(module, name)
 
 
 def _call(found: Any, ref: CodeRef) -> Any:

@@ -43,7 +43,7 @@ def angel(
 
 def _train(job: "AngelJob") -> None:
     from flambeau.compat.angel.training import Training
-    from flambeau.job.label_mapping import report
+    from flambeau.driver.label_mapping import report
 
     training = Training(job)
     typer.echo(

@@ -11,7 +11,7 @@ from flambeau.config.plural import number_of
 
 if TYPE_CHECKING:
     from flambeau.data.generated import Truth
-    from flambeau.job.result import Result
+    from flambeau.driver.result import Result
 
 ROWS = 1_000_000
 IDS = 20_000
@@ -70,7 +70,7 @@ def _generate(folder: Path, rows: int) -> "Truth":
 
 def _train(folder: Path) -> "Result":
     from flambeau.config.job_file import JobFile
-    from flambeau.job.from_file import run_file
+    from flambeau.driver.from_file import run_file
 
     days = [str(folder / "clicks" / f"day_{day}.tsv") for day in range(DAYS)]
     job = JobFile.parse(
@@ -113,7 +113,7 @@ def _rows_per_second(result: "Result") -> float:
 
 
 def _tables(report: dict[str, Any]) -> Iterable[str]:
-    from flambeau.observe.served import tables_in
+    from flambeau.observe.server_stats import tables_in
 
     for name, counters in tables_in(report["servers"].values()).items():
         yield f"{name} with {number_of(counters['rows'], 'row')}"

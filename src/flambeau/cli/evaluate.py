@@ -42,7 +42,7 @@ def evaluate(
         follow_run(directory, settings, given, names if metric else None)
         return
     from flambeau.checkpoint import resolve
-    from flambeau.job.using import evaluate_run
+    from flambeau.runs.trained_run import evaluate_run
 
     checkpoint = resolve(directory, which).name
     scores = evaluate_run(directory, settings, checkpoint, given, names)

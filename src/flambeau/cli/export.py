@@ -33,7 +33,7 @@ def export(
 
     options = ExportOptions(format, tables, inside_mb)
     directory, settings, which = open_run(run)
-    from flambeau.job.exporting import export_run
+    from flambeau.runs.run_export import export_run
 
     given = None if data is None else parse_data(data, None, option or [])
     made = export_run(directory, settings, which, out, options, since, given)

@@ -10,8 +10,6 @@ import typer
 from flambeau.checkpoint import RunDirectory, checkpoints
 from flambeau.config import DatasetData, FileData, JobSettings
 from flambeau.errors import CheckpointError, DataError
-from flambeau.job.evaluator import POLL_SECONDS, Follower
-from flambeau.job.using import require_reopenable
 from flambeau.observe import (
     Event,
     EventLog,
@@ -20,6 +18,8 @@ from flambeau.observe import (
     TensorBoardScalars,
     display,
 )
+from flambeau.runs.follower import POLL_SECONDS, Follower
+from flambeau.runs.trained_run import require_reopenable
 
 
 def follow_run(

@@ -26,8 +26,8 @@ OptionsOption = Annotated[
 def open_run(reference: str) -> tuple["RunDirectory", "JobSettings", str]:
     """A run, its settings, and which of its checkpoints is meant; its code may be run."""
     from flambeau.checkpoint import RunDirectory, parse_reference
-    from flambeau.job.stored_code import allow_code
-    from flambeau.job.using import read_settings
+    from flambeau.runs.stored_code import allow_code
+    from flambeau.runs.trained_run import read_settings
 
     # Where `python` itself would look for the user's modules.
     sys.path.insert(0, os.getcwd())
@@ -41,8 +41,8 @@ def open_run(reference: str) -> tuple["RunDirectory", "JobSettings", str]:
 def parse_data(text: str, format: str | None, options: list[str]) -> "FileData | DatasetData":
     """Data as in a job file: a path or glob, or `module:function`."""
     from flambeau.config import DatasetData, FileData
-    from flambeau.config.forms import data_form
     from flambeau.config.overrides import override
+    from flambeau.config.shorthands import data_form
 
     values: dict[str, Any] = {}
     override(values, options)

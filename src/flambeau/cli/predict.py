@@ -31,7 +31,8 @@ def predict(
 
     A folder is filled part by part: the same command goes on after it was interrupted.
     """
-    from flambeau.job.predicting import PredictionOptions, predict_run
+    from flambeau.driver.predict import predict_run
+    from flambeau.runs.prediction import PredictionOptions
 
     directory, settings, which = open_run(run)
     given = parse_data(data, format, option or [])

@@ -35,8 +35,8 @@ def run(
     the script is a plain one that starts processes itself, such as a driver of Spark: it runs here.
     """
     from flambeau.config import Local
+    from flambeau.driver.run import run_script
     from flambeau.errors import ConfigError
-    from flambeau.job.run import run_script
 
     given = arguments or []
     if not module and not Path(program).is_file():

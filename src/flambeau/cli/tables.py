@@ -13,7 +13,7 @@ from flambeau.config.plural import number_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flambeau.tables.mapped import MappedTable
+    from flambeau.tables.saved.mapped import MappedTable
 
 COLUMNS = ("name", "dim", "dtype", "rows", "bytes", "optimizer", "shards")
 
@@ -61,7 +61,7 @@ def _open(checkpoint: Path, name: str | None) -> "dict[str, MappedTable]":
     """The table of that name, or all."""
     from flambeau.config.settings import nearest
     from flambeau.errors import ConfigError
-    from flambeau.tables.mapped import open_tables
+    from flambeau.tables.saved.mapped import open_tables
 
     found = open_tables(checkpoint)
     if not found:
@@ -137,7 +137,7 @@ def _show_rows(table: "MappedTable", ids: list[int]) -> None:
 
 
 def _export(table: "MappedTable", out: Path) -> None:
-    from flambeau.tables.table_export import vectors, write_vectors
+    from flambeau.tables.saved.table_export import vectors, write_vectors
 
     rows = write_vectors(table.spec, _watched(vectors(table), len(table)), out)
     typer.echo(f"{number_of(rows, 'row')} written to {out}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from flambeau.job.result import Result
+    from flambeau.driver.result import Result
 
 
 class Resume(StrEnum):
@@ -39,7 +39,7 @@ def train(
     The same command again goes on where the run was stopped.
     """
     from flambeau.config.job_file import load_job_file
-    from flambeau.job.from_file import run_file
+    from flambeau.driver.from_file import run_file
 
     given = {"run_dir": run_dir, "resume": resume.value if resume else None}
     job = load_job_file(job_file, overrides or [])

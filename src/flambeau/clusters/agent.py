@@ -10,10 +10,10 @@ import zmq
 
 from flambeau.clusters.base import Launch
 from flambeau.clusters.cores import plan_cores
-from flambeau.clusters.mirror import INIT, Mirror, sees, write_part
+from flambeau.clusters.file_transfer.mirror import INIT, Mirror, sees, write_part
 from flambeau.clusters.out_of_memory import OutOfMemoryKills
-from flambeau.clusters.running import OutputLines, RunningRole
-from flambeau.clusters.starting import make_starter
+from flambeau.clusters.process_starter import make_starter
+from flambeau.clusters.role_process import OutputLines, RunningRole
 from flambeau.coordination.file_messages import (
     AgentJoined,
     FilePart,
@@ -38,7 +38,7 @@ from flambeau.kernels.cores import usable_cores
 from flambeau.messaging import Client
 
 if TYPE_CHECKING:
-    from flambeau.clusters.depot import Depot
+    from flambeau.clusters.file_transfer.depot import Depot
     from flambeau.clusters.spool import Spool
 
 POLL_SECONDS = 0.1
@@ -66,7 +66,7 @@ def agent_main(
 def _open_depot(url: str | None) -> "Depot | None":
     if url is None:
         return None
-    from flambeau.clusters.depot import Depot
+    from flambeau.clusters.file_transfer.depot import Depot
 
     return Depot(url)
 

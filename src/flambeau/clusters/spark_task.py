@@ -14,8 +14,8 @@ import pyarrow as pa
 from flambeau.clusters.agent import agent_main
 from flambeau.clusters.base import Launch
 from flambeau.clusters.interfaces import host_of, local_address
+from flambeau.clusters.process_starter import make_starter
 from flambeau.clusters.spool import Spool
-from flambeau.clusters.starting import make_starter
 from flambeau.errors import ConfigError
 
 #: What a worker needs of addresses, not of memory: for libraries, stacks of threads, mapped files.

@@ -11,7 +11,7 @@ from typing import final
 
 from flambeau.config.settings import nearest
 from flambeau.errors import ConfigError
-from flambeau.job.program import run_program
+from flambeau.roles.program import run_program
 
 TARGETS = {"sparktorch": "flambeau.compat.sparktorch"}
 

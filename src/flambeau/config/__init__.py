@@ -14,7 +14,7 @@ from flambeau.config.data import (
 )
 from flambeau.config.job import Binding, JobSettings, columns
 from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec, optim
-from flambeau.config.parts import (
+from flambeau.config.options import (
     Checkpoints,
     Compute,
     EarlyStopping,

@@ -11,7 +11,7 @@ from flambeau.config.code import CodeRef
 from flambeau.config.data import ArrayData, DataRef, FrameData, SpooledData
 from flambeau.config.known_names import LOSS_NAMES, is_metric, metric_choices
 from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec, for_tables
-from flambeau.config.parts import (
+from flambeau.config.options import (
     Checkpoints,
     Compute,
     EarlyStopping,

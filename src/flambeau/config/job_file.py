@@ -10,20 +10,10 @@ from pydantic import Field, field_validator
 from flambeau.config.choices import ClusterChoice, InitFrom, StrategyChoice
 from flambeau.config.clusters import Local
 from flambeau.config.code import CodeRef
-from flambeau.config.forms import (
-    Code,
-    Data,
-    LearningRate,
-    Loss,
-    Optimizer,
-    TableOptimizer,
-    is_code,
-)
 from flambeau.config.job import Binding, JobSettings
 from flambeau.config.model_names import MODEL_NAMES
 from flambeau.config.optimizer import OptimizerSpec
-from flambeau.config.overrides import COMMAND_LINE, override
-from flambeau.config.parts import (
+from flambeau.config.options import (
     Checkpoints,
     Compute,
     EarlyStopping,
@@ -33,8 +23,18 @@ from flambeau.config.parts import (
     Observe,
     Recovery,
 )
+from flambeau.config.overrides import COMMAND_LINE, override
 from flambeau.config.schedule import Schedule
 from flambeau.config.settings import mistakes, nearest
+from flambeau.config.shorthands import (
+    Code,
+    Data,
+    LearningRate,
+    Loss,
+    Optimizer,
+    TableOptimizer,
+    is_code,
+)
 from flambeau.config.strategies import AllReduce
 from flambeau.config.yaml_text import read_yaml
 from flambeau.errors import ConfigError

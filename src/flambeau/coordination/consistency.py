@@ -15,10 +15,10 @@ class ConsistencyPolicy(ABC):
         """Whose gradients are applied together, now that these have arrived. None: wait."""
 
     @abstractmethod
-    def may_start(self, step: int, floor: int) -> bool:
+    def may_start(self, step: int, slowest: int) -> bool:
         """Whether a worker that has finished `step` batches may start its next one.
 
-        `floor` is how many batches the slowest worker has finished; in rounds, the open round.
+        `slowest` is how many batches the slowest worker has finished; in rounds, the open round.
         """
 
 
@@ -38,9 +38,9 @@ class Synchronous(ConsistencyPolicy):
         """All that have arrived, as soon as they are enough."""
         return arrived if len(arrived) >= self._needed else None
 
-    def may_start(self, step: int, floor: int) -> bool:
+    def may_start(self, step: int, slowest: int) -> bool:
         """Whether all rounds before `step` are closed."""
-        return step <= floor
+        return step <= slowest
 
 
 @final
@@ -56,9 +56,9 @@ class Bounded(ConsistencyPolicy):
         """Whoever has arrived."""
         return arrived or None
 
-    def may_start(self, step: int, floor: int) -> bool:
+    def may_start(self, step: int, slowest: int) -> bool:
         """Whether the slowest is near enough."""
-        return step - floor <= self._staleness
+        return step - slowest <= self._staleness
 
 
 @final
@@ -69,6 +69,6 @@ class Asynchronous(ConsistencyPolicy):
         """Whoever has arrived."""
         return arrived or None
 
-    def may_start(self, step: int, floor: int) -> bool:
+    def may_start(self, step: int, slowest: int) -> bool:
         """Always."""
         return True

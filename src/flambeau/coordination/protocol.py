@@ -15,7 +15,7 @@ worker -> coordinator    WantStop
 Workers that run free (asynchronous, bounded staleness):
 
 worker -> coordinator    PlanData, WantTask, Trained, Contribution, MomentDone
-coordinator -> worker    Assigned, Granted, Floor, Moment, Gathered
+coordinator -> worker    Assigned, StepGrant, SlowestClock, SyncPoint, Gathered
 """
 
 import enum
@@ -34,7 +34,7 @@ from flambeau.coordination.file_messages import (
     WantFiles,
 )
 from flambeau.coordination.rendezvous import StoreReply, StoreRequest
-from flambeau.coordination.round_messages import AskSum, Commit, Staged, Summed
+from flambeau.coordination.round_messages import Commit, NormReply, NormRequest, Staged
 from flambeau.coordination.tasks import Task
 from flambeau.messaging import Codec
 
@@ -212,7 +212,7 @@ class ShardJoined(_Message, frozen=True):
     spec: RoleSpec
 
 
-class WantStop(_Message, frozen=True):
+class StopRequest(_Message, frozen=True):
     """A worker's callback asked for an end."""
 
     spec: RoleSpec
@@ -222,7 +222,7 @@ class PlanData(_Message, frozen=True):
     """What there is to train on: rows by number, or the rows of each shard, or one share a worker.
 
     `state` is where an earlier part of the run had come to, `progress` what the worker knows of its
-    milestones (see `Moment`). With `homes` a shard can be read by one worker only.
+    milestones (see `SyncPoint`). With `homes` a shard can be read by one worker only.
     """
 
     spec: RoleSpec
@@ -233,7 +233,7 @@ class PlanData(_Message, frozen=True):
     progress: dict[str, Any] = {}
 
 
-class WantTask(_Message, frozen=True):
+class TaskRequest(_Message, frozen=True):
     spec: RoleSpec
 
 
@@ -267,24 +267,24 @@ class Trained(_Message, frozen=True):
     left_out: dict[int, int] = {}
 
 
-class Floor(_Message, frozen=True):
+class SlowestClock(_Message, frozen=True):
     """The clock of the slowest worker."""
 
     clock: int
 
 
-class Granted(_Message, frozen=True):
+class StepGrant(_Message, frozen=True):
     """So many steps more (or fewer) may a worker begin. `clock` as in `Assigned`."""
 
     steps: int
     clock: int | None
 
 
-class Moment(_Message, frozen=True):
+class SyncPoint(_Message, frozen=True):
     """All workers meet between two batches, at `step` updates in all, to do what is asked.
 
-    `progress` is what the first worker knew after the moment before, for one that is new. `stops`:
-    it is the last, although there is more to train on.
+    `progress` is what the first worker knew after the previous one, for a worker that is new.
+    `stops`: it is the last, although there is more to train on.
     """
 
     number: int
@@ -298,7 +298,7 @@ class Moment(_Message, frozen=True):
     stops: bool = False
 
 
-class MomentDone(_Message, frozen=True):
+class SyncPointDone(_Message, frozen=True):
     spec: RoleSpec
     number: int
     stop: bool
@@ -347,18 +347,18 @@ Messages = (
     | RoleDone
     | ShardJoined
     | Staged
-    | Summed
-    | AskSum
+    | NormReply
+    | NormRequest
     | Commit
-    | WantStop
+    | StopRequest
     | PlanData
-    | WantTask
+    | TaskRequest
     | Assigned
     | Trained
-    | Floor
-    | Granted
-    | Moment
-    | MomentDone
+    | SlowestClock
+    | StepGrant
+    | SyncPoint
+    | SyncPointDone
     | Contribution
     | Gathered
 )
@@ -366,8 +366,8 @@ Messages = (
 #: From a role itself, or from its agent about it.
 FromRole = RoleJoined | ServerReady | Heartbeat | Report | RoleFailed | RoleDone | RoleExited
 #: For whoever decides what workers do; shards have connections of their own for it.
-FromWorker = PlanData | WantTask | Trained | MomentDone | Contribution | WantStop
-FromShard = ShardJoined | Staged | Summed
+FromWorker = PlanData | TaskRequest | Trained | SyncPointDone | Contribution | StopRequest
+FromShard = ShardJoined | Staged | NormReply
 
 CODEC: Codec[Messages] = Codec(Messages)
 #: Free workers exchange scores and the buffers of their models through the coordinator.

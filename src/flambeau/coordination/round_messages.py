@@ -23,7 +23,7 @@ class Staged(_Message, frozen=True):
     finite: bool
 
 
-class Summed(_Message, frozen=True):
+class NormReply(_Message, frozen=True):
     """The squared norm of a shard's part of the members' gradient."""
 
     shard: int
@@ -32,7 +32,7 @@ class Summed(_Message, frozen=True):
     squares: float
 
 
-class AskSum(_Message, frozen=True):
+class NormRequest(_Message, frozen=True):
     round: int
     members: list[int]
 

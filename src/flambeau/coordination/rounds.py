@@ -5,7 +5,7 @@
         AskSum    with `clip_norm`: Commit follows when all shards have answered
         Commit    otherwise
 
-With `Commit` the next round is open. Only the open round is remembered.
+With `CloseRound` the next round is open. Only the open round is remembered.
 """
 
 import math
@@ -18,7 +18,7 @@ from flambeau.errors import ProtocolError
 
 
 @dataclass(frozen=True)
-class AskSum:
+class AskNorm:
     """Ask all shards for the squared norm of the members' mean gradient."""
 
     round: int
@@ -26,7 +26,7 @@ class AskSum:
 
 
 @dataclass(frozen=True)
-class Commit:
+class CloseRound:
     """All shards apply the members' mean gradient times `scale`, or with `apply=False` nothing.
 
     Whatever else they hold of this round is dropped.
@@ -55,7 +55,7 @@ class Spoiled:
         )
 
 
-Decision = AskSum | Commit | Spoiled
+Decision = AskNorm | CloseRound | Spoiled
 
 
 @dataclass
@@ -146,7 +146,7 @@ class Rounds:
         if self._open.rows_of(members) == 0:  # whoever had rows is late: there is no mean
             return self._commit(apply=False)
         if self._clip_norm is not None:
-            return AskSum(self.current, members)
+            return AskNorm(self.current, members)
         return self._commit(apply=True)
 
     def _clip(self) -> Decision:
@@ -170,7 +170,7 @@ class Rounds:
         self.applied_rows += applied
         self.dropped_rows += (done.planned or done.rows_of(done.rows)) - applied
         self.skipped_rounds += not apply
-        decision = Commit(self.current, done.members, scale, apply)
+        decision = CloseRound(self.current, done.members, scale, apply)
         self.current, self._open = self.current + 1, _OpenRound()
         return decision
 

@@ -6,7 +6,7 @@ from flambeau.data.images import ImageTransform
 from flambeau.data.source import IndexedSource, IterableSource, Shard, Share, Source, StreamedSource
 from flambeau.data.sources.arrays import ArraySource
 from flambeau.data.sources.opening import open_source
-from flambeau.data.sources.spooling import array_columns, spool
+from flambeau.data.sources.shared_arrays import array_columns, spool
 
 __all__ = [
     "ArraySource",

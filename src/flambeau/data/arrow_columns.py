@@ -11,7 +11,7 @@ import torch
 from flambeau.data.batch import Column
 from flambeau.data.jagged import Jagged
 from flambeau.data.owned import owned
-from flambeau.data.vectors import is_vector, vectors
+from flambeau.data.spark_vectors import is_vector, vectors
 from flambeau.errors import DataError
 
 # torch has hardly any operations for these. Binders make int64 of uint64, once keys are copied.

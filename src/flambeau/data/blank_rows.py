@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from flambeau.data.arrow_columns import is_text
-from flambeau.data.vectors import is_vector
+from flambeau.data.spark_vectors import is_vector
 
 _DENSE = 1
 

@@ -10,7 +10,7 @@ import numpy as np
 from flambeau.config.settings import differences
 from flambeau.config.tables import TableSpec
 from flambeau.errors import ModelError
-from flambeau.tables.ids import Ids
+from flambeau.tables.index.ids import Ids
 
 Array = np.ndarray[Any, Any]
 

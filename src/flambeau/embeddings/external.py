@@ -11,7 +11,7 @@ from flambeau.config.tables import TableSpec
 from flambeau.embeddings.backend import Array
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.errors import ModelError
-from flambeau.tables.ids import Ids
+from flambeau.tables.index.ids import Ids
 
 
 @final

@@ -10,8 +10,8 @@ from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings.backend import Array, LookupBackend, TableGradient, by_name
 from flambeau.errors import ModelError
-from flambeau.tables.ids import Ids
-from flambeau.tables.importing import import_vectors
+from flambeau.tables.index.ids import Ids
+from flambeau.tables.saved.importing import import_vectors
 from flambeau.tables.table import Table
 
 

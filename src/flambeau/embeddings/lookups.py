@@ -9,9 +9,9 @@ from torch import Tensor
 
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings.backend import Array, LookupBackend, TableGradient
-from flambeau.embeddings.folding import Folds
 from flambeau.embeddings.stopwatch import Stopwatch
-from flambeau.tables.ids import Ids
+from flambeau.embeddings.unique_ids import Folds
+from flambeau.tables.index.ids import Ids
 from flambeau.tables.row_kernels import sum_by
 
 

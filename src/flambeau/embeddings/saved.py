@@ -11,8 +11,8 @@ from flambeau.embeddings.attach import attach, has_tables
 from flambeau.embeddings.backend import Array, LookupBackend, TableGradient
 from flambeau.embeddings.lookups import Lookups
 from flambeau.errors import ModelError
-from flambeau.tables.ids import Ids
-from flambeau.tables.mapped import open_tables
+from flambeau.tables.index.ids import Ids
+from flambeau.tables.saved.mapped import open_tables
 
 
 @final

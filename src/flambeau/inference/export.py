@@ -22,7 +22,13 @@ from flambeau.embeddings.backend import LookupBackend
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.errors import ConfigError
 from flambeau.inference.arguments import Arguments, Leaf, take_apart
-from flambeau.inference.description import Bound, Description, GraphFile, Since, TableFile
+from flambeau.inference.export_description import (
+    Bound,
+    ExportDescription,
+    GraphFile,
+    Since,
+    TableEntry,
+)
 from flambeau.inference.export_graph import EXAMPLE_ROWS, GraphSource, make_graph
 from flambeau.inference.exported_tables import (
     ExportedTable,
@@ -36,9 +42,9 @@ from flambeau.inference.graph_files import require_format
 from flambeau.inference.inside_tables import InsideTable
 from flambeau.inference.looking_up import LookUps
 from flambeau.inference.lookup_calls import Lookup, find_lookups, record_calls
-from flambeau.tables.ids import Ids
+from flambeau.tables.index.ids import Ids
 from flambeau.tables.initializers import default_row
-from flambeau.tables.mapped import MappedTable
+from flambeau.tables.saved.mapped import MappedTable
 from flambeau.version import __version__
 
 TableValues = Literal["fp32", "bf16", "int8"]
@@ -69,12 +75,12 @@ class Base:
     name: str
     since: Since
     tables: Mapping[str, ExportedTable]
-    description: Description | None
+    description: ExportDescription | None
 
 
 @final
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """A trained model, an example of its rows, and what is known of its data."""
 
     model: nn.Module
@@ -88,8 +94,8 @@ class Trained:
 
 
 def write_export(
-    trained: Trained, folder: Path, options: ExportOptions, base: Base | None = None
-) -> Description:
+    trained: TrainedModel, folder: Path, options: ExportOptions, base: Base | None = None
+) -> ExportDescription:
     """Write the export, or what changed since `base`; it appears when it is complete."""
     if folder.exists():
         raise ConfigError(f"out={folder} exists already; choose another folder, or remove it")
@@ -106,12 +112,12 @@ def write_export(
 
 @final
 class _Writing:
-    def __init__(self, trained: Trained, options: ExportOptions, base: Base | None) -> None:
+    def __init__(self, trained: TrainedModel, options: ExportOptions, base: Base | None) -> None:
         self._trained, self._options, self._base = trained, options, base
         names = [each.name for each in trained.bound.forward if not each.batch]
         self._arguments, self._values = _parts(trained, names)
 
-    def into(self, folder: Path) -> Description:
+    def into(self, folder: Path) -> ExportDescription:
         """Write everything into a folder that is there."""
         graph = make_graph(self._source(), require_format(self._options.format))
         described = graph.described()
@@ -134,12 +140,12 @@ class _Writing:
         self,
         graph: GraphFile,
         lookups: tuple[Lookup, ...],
-        tables: dict[str, TableFile],
+        tables: dict[str, TableEntry],
         here: bool,
         files: dict[str, FileEntry],
-    ) -> Description:
+    ) -> ExportDescription:
         trained = self._trained
-        return Description(
+        return ExportDescription(
             flambeau=__version__,
             torch=torch.__version__,
             id=secrets.token_hex(16),
@@ -206,7 +212,7 @@ class _Writing:
             return "fp64" if self._trained.tables[name].spec.dtype == "fp64" else "fp32"
         return "bf16" if self._options.tables == "bf16" else "int8"
 
-    def _table(self, folder: Path, name: str) -> tuple[TableFile, FileEntry]:
+    def _table(self, folder: Path, name: str) -> tuple[TableEntry, FileEntry]:
         table, stored = self._trained.tables[name], self._stored(name)
         ids, removed = sorted_ids(table), None
         if self._base is not None:
@@ -217,7 +223,7 @@ class _Writing:
         file = f"tables/{name}.safetensors"
         (folder / "tables").mkdir(exist_ok=True)
         entry = write_table(folder / file, ids, table, stored, removed)
-        described = TableFile(
+        described = TableEntry(
             file=file,
             rows=len(ids),
             removed=0 if removed is None else len(removed),
@@ -256,7 +262,7 @@ class _Writing:
             )
 
 
-def _parts(trained: Trained, names: list[str]) -> tuple[Arguments, dict[str, Leaf]]:
+def _parts(trained: TrainedModel, names: list[str]) -> tuple[Arguments, dict[str, Leaf]]:
     """The example's arguments, with rows repeated if there are few."""
     whole = trained.example
     rows = torch.arange(EXAMPLE_ROWS[0]) % whole.size

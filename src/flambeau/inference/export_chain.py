@@ -10,14 +10,14 @@ import numpy as np
 
 from flambeau.checkpoint.soundness import file_entry
 from flambeau.errors import DataError
-from flambeau.inference.description import (
-    Description,
+from flambeau.inference.export_description import (
+    ExportDescription,
     Since,
     is_export,
     read_description,
 )
 from flambeau.inference.exported_tables import ExportedFile, ExportedTable
-from flambeau.tables.mapped import MappedTable
+from flambeau.tables.saved.mapped import MappedTable
 
 #: Opens the tables of the checkpoint of a run that a delta adds to.
 OpenRun = Callable[[Path, Since], dict[str, MappedTable]]
@@ -29,11 +29,11 @@ class Chain:
     """Folders from the newest to the oldest, with what each says of itself."""
 
     folders: tuple[Path, ...]
-    descriptions: tuple[Description, ...]
+    descriptions: tuple[ExportDescription, ...]
     run_tables: dict[str, MappedTable]
 
     @property
-    def newest(self) -> Description:
+    def newest(self) -> ExportDescription:
         """What holds now."""
         return self.descriptions[0]
 
@@ -97,7 +97,7 @@ def _open_chain(folder: Path, open_run: OpenRun) -> Chain:
     return Chain(tuple(folders), tuple(descriptions), {})
 
 
-def _require_as_written(folder: Path, description: Description) -> None:
+def _require_as_written(folder: Path, description: ExportDescription) -> None:
     """Find damage to the files of a graph; tables are checked where they are used."""
     tables = {table.file for table in description.tables.values()}
     for name, expected in (description.files or {}).items():
@@ -133,6 +133,6 @@ def newest_of(place: Path, loaded: str | None = None) -> Path:
     return best
 
 
-def _exports(place: Path) -> dict[Path, Description]:
+def _exports(place: Path) -> dict[Path, ExportDescription]:
     folders = [path for path in place.iterdir() if path.name[0] != "." and is_export(path)]
     return {path: read_description(path) for path in folders}

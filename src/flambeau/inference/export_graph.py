@@ -25,7 +25,7 @@ from flambeau.inference.cut_model import (
     ghosts,
     output_names,
 )
-from flambeau.inference.description import GraphFile, GraphInput
+from flambeau.inference.export_description import GraphFile, GraphInput
 from flambeau.inference.graph_files import Format
 from flambeau.inference.looking_up import LookUps
 from flambeau.inference.lookup_calls import Lookup

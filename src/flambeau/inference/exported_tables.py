@@ -17,12 +17,12 @@ from flambeau.checkpoint.manifest import FileEntry
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings.backend import LookupBackend, TableGradient
 from flambeau.errors import CheckpointError, ModelError
-from flambeau.tables.checked_blocks import WHOLE, CheckedBlocks
-from flambeau.tables.checksums import BLOCK, CHECKSUMS, Sums, block_sums
-from flambeau.tables.ids import Ids
-from flambeau.tables.mapped import MappedTable
+from flambeau.tables.index.ids import Ids
 from flambeau.tables.precision import narrow, widen
-from flambeau.tables.table_layout import Region, lay_out, read_layout, seal
+from flambeau.tables.saved.checked_blocks import WHOLE, CheckedBlocks
+from flambeau.tables.saved.checksums import BLOCK, CHECKSUMS, Sums, block_sums
+from flambeau.tables.saved.mapped import MappedTable
+from flambeau.tables.saved.table_layout import Region, lay_out, read_layout, seal
 
 Array = np.ndarray[Any, Any]
 Stored = Literal["fp32", "fp64", "bf16", "int8"]

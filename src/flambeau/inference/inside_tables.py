@@ -10,7 +10,7 @@ from flambeau.data.jagged import Jagged
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.errors import ModelError
 from flambeau.inference.lookup_calls import field_salts
-from flambeau.tables.ids import Ids
+from flambeau.tables.index.ids import Ids
 
 Array = np.ndarray[Any, Any]
 

@@ -19,7 +19,7 @@ from flambeau.inference.lookup_sites import replaced
 Form = Literal["tensor", "jagged", "each", "by_field"]
 
 
-class Piece(Settings):
+class ColumnRange(Settings):
     """Columns `first` to `last` of an argument whose rows are flat."""
 
     argument: str
@@ -43,7 +43,7 @@ class Lookup(Settings):
     fields: int | None = None
     field_salts: tuple[int, ...] = ()
     form: Form
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ColumnRange, ...]
     shape: tuple[int, ...] = ()
     mask: bool = False
 
@@ -169,13 +169,13 @@ def field_salts(fields: int | None) -> tuple[int, ...]:
 
 def _jagged_form(
     ids: Jagged, values: Mapping[str, Leaf]
-) -> tuple[Form | None, tuple[Piece, ...] | None]:
+) -> tuple[Form | None, tuple[ColumnRange, ...] | None]:
     forms: tuple[Form, ...] = ("jagged", "each", "by_field")
     for name, value in values.items():
         if isinstance(value, Jagged):
             for form in forms:
                 if _same(ids, value, form):
-                    return form, (Piece(argument=name),)
+                    return form, (ColumnRange(argument=name),)
     return None, None
 
 
@@ -196,21 +196,21 @@ def _formed(value: Jagged, form: Form, width: int) -> Jagged:
     return value.by_field(width) if form == "by_field" else value
 
 
-def _pieces(ids: Tensor, values: Mapping[str, Leaf], rows: int) -> tuple[Piece, ...] | None:
+def _pieces(ids: Tensor, values: Mapping[str, Leaf], rows: int) -> tuple[ColumnRange, ...] | None:
     """The columns of which every row's ids are made, or None if they are not."""
     if not ids.numel() or ids.numel() % rows:
         return None
     flat = ids.reshape(rows, -1)
     found = [_column(flat[:, place], values) for place in range(flat.shape[1])]
-    pieces: list[Piece] = []
+    pieces: list[ColumnRange] = []
     for each in found:
         if each is None:
             return None
         name, column = each
         if pieces and pieces[-1].argument == name and pieces[-1].last == column:
-            pieces[-1] = Piece(argument=name, first=pieces[-1].first, last=column + 1)
+            pieces[-1] = ColumnRange(argument=name, first=pieces[-1].first, last=column + 1)
         else:
-            pieces.append(Piece(argument=name, first=column, last=column + 1))
+            pieces.append(ColumnRange(argument=name, first=column, last=column + 1))
     return tuple(pieces)
 
 
@@ -231,7 +231,7 @@ def _as_bags(ids: Tensor, fields: int | None) -> Jagged:
     return Jagged(ids.reshape(-1).long(), torch.arange(ids.numel() + 1), width=fields)
 
 
-def _columns(value: Leaf, piece: Piece) -> Tensor:
+def _columns(value: Leaf, piece: ColumnRange) -> Tensor:
     if isinstance(value, Jagged):
         raise DataError(
             f"'{piece.argument}' has missing ids, or several in a row; the model was exported with "

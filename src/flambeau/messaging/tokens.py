@@ -38,8 +38,8 @@ class TokenVerifier:
         self._used[user] = now
         return True
 
-    def _forget_before(self, moment: float) -> None:
-        expired = [user for user, used in self._used.items() if used < moment]
+    def _forget_before(self, sync_point: float) -> None:
+        expired = [user for user, used in self._used.items() if used < sync_point]
         for user in expired:
             del self._used[user]
 

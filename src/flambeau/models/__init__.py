@@ -25,7 +25,7 @@ from flambeau.models.ctr import (
     WideAndDeep,
     XDeepFM,
 )
-from flambeau.models.ctr.sequence_models import (
+from flambeau.models.ctr.layers.sequence_models import (
     DIN,
     ESMM,
     SEQUENCE_MODELS,

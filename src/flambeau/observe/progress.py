@@ -14,7 +14,7 @@ from rich.text import Text
 
 from flambeau.config.plural import number_of
 from flambeau.observe.event import Event, Observer
-from flambeau.observe.served import Shards
+from flambeau.observe.server_stats import Shards
 
 
 def display(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, final
 
 from flambeau.observe.event import Event, Observer
-from flambeau.observe.served import client_numbers, staleness_mean, tables_in
+from flambeau.observe.server_stats import client_numbers, staleness_mean, tables_in
 
 _KINDS = ("progress", "evaluation", "server", "client", "restart")
 

@@ -6,7 +6,7 @@ from typing import Any, final
 
 from flambeau.errors import MissingDependencyError
 from flambeau.observe.event import Event, Observer
-from flambeau.observe.served import Shards, client_numbers
+from flambeau.observe.server_stats import Shards, client_numbers
 
 _PROGRESS_TAGS = {
     "loss": "train/loss",

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from flambeau.errors import ProtocolError
-from flambeau.tables.ids import Ids
+from flambeau.tables.index.ids import Ids
 
 Array = np.ndarray[Any, Any]
 

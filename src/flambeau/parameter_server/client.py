@@ -24,14 +24,14 @@ from flambeau.parameter_server.protocol import (
     Key,
     Load,
     Outcome,
-    Part,
     Pull,
     Push,
     Pushed,
+    TablePart,
     Values,
 )
 from flambeau.parameter_server.statistics import Latencies
-from flambeau.tables.ids import Ids
+from flambeau.tables.index.ids import Ids
 from flambeau.tables.precision import COMPUTED
 
 LOAD_ROWS = 65_536
@@ -172,7 +172,7 @@ class ServerClient(LookupBackend):
         for shard, channel in enumerate(self.channels):
             own = [place.ids(shard) for place in places]
             parts = [
-                Part(self._specs[spec.name], ids.size)
+                TablePart(self._specs[spec.name], ids.size)
                 for (spec, _), ids in zip(wanted, own, strict=True)
             ]
             channel.send(Pull(number, parts, training, dense), own)
@@ -234,7 +234,7 @@ class ServerClient(LookupBackend):
                     version=self._versions[shard],
                     finite=update.finite,
                     parts=[
-                        Part(self._specs[gradient.spec.name], place.ids(shard).size)
+                        TablePart(self._specs[gradient.spec.name], place.ids(shard).size)
                         for place, gradient in zip(places, gradients, strict=True)
                     ],
                     dense=dense is not None,
@@ -243,7 +243,7 @@ class ServerClient(LookupBackend):
                     factor=update.factor,
                     compression=self._compression,
                     want=[
-                        Part(self._specs[spec.name], ids.size)
+                        TablePart(self._specs[spec.name], ids.size)
                         for (spec, _), ids in zip(want, own, strict=True)
                     ],
                 ),

@@ -35,7 +35,7 @@ class DenseParameter(msgspec.Struct, frozen=True):
     group: int
 
 
-class Piece(NamedTuple):
+class ParameterSlice(NamedTuple):
     """What a range holds of a parameter: `start` to `stop`, counted from the range's start."""
 
     parameter: int
@@ -86,14 +86,14 @@ class DenseLayout(msgspec.Struct, frozen=True):
         """(start, stop) per shard; their lengths differ by at most one."""
         return list(pairwise(self.numel * shard // shards for shard in range(shards + 1)))
 
-    def pieces(self, start: int, stop: int) -> list[Piece]:
+    def pieces(self, start: int, stop: int) -> list[ParameterSlice]:
         """The pieces of parameters inside a range, in order."""
         ends = accumulate((parameter.numel for parameter in self.parameters), initial=0)
         cuts = [
             (index, max(begin, start) - start, min(end, stop) - start)
             for index, (begin, end) in enumerate(pairwise(ends))
         ]
-        return [Piece(*cut) for cut in cuts if cut[1] < cut[2]]
+        return [ParameterSlice(*cut) for cut in cuts if cut[1] < cut[2]]
 
     def check_same(self, other: "DenseLayout") -> None:
         """`ModelError` that names the first difference; learning rates may differ."""

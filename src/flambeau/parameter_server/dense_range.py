@@ -10,7 +10,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from flambeau.errors import ProtocolError
-from flambeau.parameter_server.dense_layout import DenseLayout, Options, Piece, plain_options
+from flambeau.parameter_server.dense_layout import (
+    DenseLayout,
+    Options,
+    ParameterSlice,
+    plain_options,
+)
 from flambeau.parameter_server.fusing import fuse, start_momentum
 from flambeau.parameter_server.range_dump import (
     ParameterState,
@@ -29,7 +34,7 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 class _Span(NamedTuple):
     """Neighbours that the optimizer has as one parameter: its kernels cost less than its calls."""
 
-    pieces: list[Piece]
+    pieces: list[ParameterSlice]
     values: nn.Parameter
 
     @property
@@ -55,7 +60,7 @@ class DenseRange:
         self._arrange([list(pieces) for _, pieces in groups])
         self._options = [plain_options(group) for group in self._optimizer.param_groups]
 
-    def _arrange(self, spans: list[list[Piece]]) -> None:
+    def _arrange(self, spans: list[list[ParameterSlice]]) -> None:
         """A new optimizer, which has each span as a parameter."""
         self._spans = [
             _Span(pieces, nn.Parameter(self._flat[pieces[0].start : pieces[-1].stop]))
@@ -69,7 +74,7 @@ class DenseRange:
         fuse(self._optimizer)
         start_momentum(self._optimizer)
 
-    def _group_of(self, piece: Piece) -> int:
+    def _group_of(self, piece: ParameterSlice) -> int:
         return self._layout.parameters[piece.parameter].group
 
     @property

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.tables.folding import Fold
-from flambeau.tables.ids import Ids
+from flambeau.tables.index.ids import Ids
+from flambeau.tables.index.unique_ids import Fold
 from flambeau.tables.row_kernels import sum_by
 
 Array = np.ndarray[Any, Any]

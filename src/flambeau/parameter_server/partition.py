@@ -6,8 +6,8 @@ from typing import Any, final
 import numpy as np
 
 from flambeau.kernels.compiled import kernel
-from flambeau.tables.hashing import shards_of
-from flambeau.tables.ids import Ids
+from flambeau.tables.index.hashing import shards_of
+from flambeau.tables.index.ids import Ids
 
 Array = np.ndarray[Any, Any]
 

@@ -2,7 +2,7 @@
 
 Every request has a number that its answer repeats. A request may come again (its answer may have
 been lost): reading twice is harmless, and a gradient has a key by which it is applied only once.
-Rows travel as raw buffers after the message: for a list of `Part`s, the ids of each part, and for
+Rows travel as raw buffers after the message: for a list of `TablePart`s, the ids of each, and for
 gradients its numbers after its ids; dense values come last.
 """
 
@@ -19,7 +19,7 @@ class _Message(msgspec.Struct, frozen=True, tag=True):
     """One kind of message; its class name is its tag."""
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True):
+class TablePart(msgspec.Struct, frozen=True, array_like=True):
     """`count` ids of a table, which is known by its number among the declared ones."""
 
     table: int
@@ -74,7 +74,7 @@ class Pull(_Message, frozen=True):
     """Rows for ids, and the dense weights. `training`: a new id reads as it would begin."""
 
     number: int
-    parts: list[Part]
+    parts: list[TablePart]
     training: bool
     dense: bool
 
@@ -102,13 +102,13 @@ class Push(_Message, frozen=True):
     weight: float
     version: int
     finite: bool
-    parts: list[Part]
+    parts: list[TablePart]
     dense: bool
     absent: list[int]
     rates: list[float]
     factor: float
     compression: Literal["none", "fp16", "bf16"]
-    want: list[Part]
+    want: list[TablePart]
 
 
 class Pushed(_Message, frozen=True):
@@ -149,7 +149,7 @@ class AwaitSnapshot(_Message, frozen=True):
     name: str
 
 
-class SavedTable(msgspec.Struct, frozen=True, array_like=True):
+class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
     """A table's file in a snapshot; `full`: it does not build on an earlier one."""
 
     name: str
@@ -162,7 +162,7 @@ class SnapshotDone(_Message, frozen=True):
 
     number: int
     files: dict[str, tuple[int, int]]
-    tables: list[SavedTable]
+    tables: list[SnapshotFile]
 
 
 class Waiting(_Message, frozen=True):

@@ -15,9 +15,9 @@ from flambeau.parameter_server.compression import decode
 from flambeau.parameter_server.dense_layout import DenseLayout
 from flambeau.parameter_server.dense_range import DenseRange
 from flambeau.parameter_server.gradient import Gradient
-from flambeau.parameter_server.protocol import Load, Part, Push
-from flambeau.parameter_server.shard import Shard
-from flambeau.tables.ids import Ids
+from flambeau.parameter_server.protocol import Load, Push, TablePart
+from flambeau.parameter_server.shard import ServerShard
+from flambeau.tables.index.ids import Ids
 from flambeau.tables.table import Table
 
 Array = np.ndarray[Any, Any]
@@ -34,7 +34,7 @@ def layout(values: dict[str, Any] | None) -> DenseLayout | None:
         raise ProtocolError(f"a layout of dense weights that is malformed: {error}") from None
 
 
-def first_rows(shard: Shard, message: Load, frames: Frames) -> tuple[Table, Ids, Array]:
+def first_rows(shard: ServerShard, message: Load, frames: Frames) -> tuple[Table, Ids, Array]:
     """A table, and ids and rows that it begins with."""
     table = _table(shard, message.table)
     ids, rows = _require(frames, 2)
@@ -48,7 +48,7 @@ def first_values(dense: DenseRange, frames: Frames) -> Array:
     return buffers.numbers(given, dense.values.size, dense.values.dtype)
 
 
-def wanted(shard: Shard, parts: Sequence[Part], frames: Frames) -> list[tuple[int, Ids]]:
+def wanted(shard: ServerShard, parts: Sequence[TablePart], frames: Frames) -> list[tuple[int, Ids]]:
     """Ids to read, by the tables' numbers."""
     found = []
     for part, frame in zip(parts, _require(frames, len(parts)), strict=True):
@@ -57,12 +57,12 @@ def wanted(shard: Shard, parts: Sequence[Part], frames: Frames) -> list[tuple[in
     return found
 
 
-def wanted_back(shard: Shard, message: Push, frames: Frames) -> list[tuple[int, Ids]]:
+def wanted_back(shard: ServerShard, message: Push, frames: Frames) -> list[tuple[int, Ids]]:
     """Ids to read after an update."""
     return wanted(shard, message.want, frames[len(frames) - len(message.want) :])
 
 
-def gradient(shard: Shard, message: Push, frames: Frames) -> Gradient:
+def gradient(shard: ServerShard, message: Push, frames: Frames) -> Gradient:
     """The gradient of a push."""
     _require(frames, 2 * len(message.parts) + message.dense + len(message.want))
     found = Gradient(absent=frozenset(message.absent), rates=message.rates, factor=message.factor)
@@ -77,7 +77,7 @@ def gradient(shard: Shard, message: Push, frames: Frames) -> Gradient:
     return found
 
 
-def _dense_gradient(shard: Shard, message: Push, frame: Any) -> Array:
+def _dense_gradient(shard: ServerShard, message: Push, frame: Any) -> Array:
     if shard.dense is None or shard.layout is None:
         raise ProtocolError("a dense gradient for a shard without dense weights")
     groups = len(shard.layout.groups)
@@ -87,7 +87,7 @@ def _dense_gradient(shard: Shard, message: Push, frame: Any) -> Array:
     return decode(frame, message.compression, values.dtype, values.size)
 
 
-def _table(shard: Shard, number: int) -> Table:
+def _table(shard: ServerShard, number: int) -> Table:
     if not 0 <= number < len(shard.tables):
         raise ProtocolError(f"there is no table number {number}")
     return shard.tables[number]

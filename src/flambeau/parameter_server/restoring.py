@@ -7,10 +7,10 @@ from typing import Any, final
 from flambeau.checkpoint.manifest import Manifest
 from flambeau.checkpoint.tree_file import read_tree
 from flambeau.errors import CheckpointError
-from flambeau.parameter_server.shard import Shard
+from flambeau.parameter_server.shard import ServerShard
 from flambeau.parameter_server.snapshot import state_file_name
 from flambeau.parameter_server.staging import Staging
-from flambeau.tables.saving import restore_tables
+from flambeau.tables.saved.saving import restore_tables
 
 
 @final
@@ -20,7 +20,7 @@ class Restoring:
     def __init__(self, checkpoint: Path, *, afresh: bool = False) -> None:
         self._checkpoint, self._afresh = checkpoint, afresh
 
-    def restore(self, shard: Shard, breathe: Callable[[], None]) -> None:
+    def restore(self, shard: ServerShard, breathe: Callable[[], None]) -> None:
         """Fill a declared shard. `breathe` is called now and then, since it may take long."""
         states = read_states(self._checkpoint)
         settings = shard.settings

@@ -11,7 +11,7 @@ import zmq
 
 from flambeau.config.tables import TableSpec
 from flambeau.coordination.activity import stores
-from flambeau.coordination.round_messages import AskSum, Commit, Staged, Summed
+from flambeau.coordination.round_messages import Commit, NormReply, NormRequest, Staged
 from flambeau.errors import CheckpointError, FlambeauError, ProtocolError, SnapshotLostError
 from flambeau.messaging import Envelope, Server
 from flambeau.parameter_server import requests
@@ -36,10 +36,10 @@ from flambeau.parameter_server.protocol import (
     Waiting,
 )
 from flambeau.parameter_server.restoring import Restoring
-from flambeau.parameter_server.shard import Shard
+from flambeau.parameter_server.shard import ServerShard
 from flambeau.parameter_server.snapshot import ShardSnapshot
 from flambeau.parameter_server.statistics import ServerStatistics
-from flambeau.tables.ids import Ids
+from flambeau.tables.index.ids import Ids
 
 BREATH_SECONDS = 1.0
 IDLE_SECONDS = 0.1
@@ -70,7 +70,7 @@ class Service:
 
     def __init__(
         self,
-        shard: Shard,
+        shard: ServerShard,
         server: Server[Messages],
         generation: int,
         restoring: Restoring | None,
@@ -105,15 +105,15 @@ class Service:
         if time.monotonic() >= self._breath:
             self._breathe()
 
-    def decided(self, decision: AskSum | Commit) -> None:
+    def decided(self, decision: NormRequest | Commit) -> None:
         """Act on the coordinator's word about the open round."""
         if decision.round != self.shard.staging.round:
             return  # said twice
-        if isinstance(decision, AskSum):
+        if isinstance(decision, NormRequest):
             squares = self.shard.staging.squares(decision.members)
             assert self._coordinator is not None
             index = self.shard.settings.index
-            self._coordinator.send(Summed(index, self._generation, decision.round, squares))
+            self._coordinator.send(NormReply(index, self._generation, decision.round, squares))
         else:
             self._close_round(decision)
 
@@ -153,7 +153,7 @@ class Service:
             if not self.shard.begun:
                 self.shard.import_first_rows()
         except FlambeauError:
-            self.shard = Shard(self.shard.settings)
+            self.shard = ServerShard(self.shard.settings)
             raise
         finally:
             self._backlog.remove(envelope)

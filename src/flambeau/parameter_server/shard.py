@@ -19,10 +19,10 @@ from flambeau.parameter_server.dense_range import DenseRange
 from flambeau.parameter_server.gradient import Gradient
 from flambeau.parameter_server.staging import Staging
 from flambeau.parameter_server.watermarks import Watermarks
-from flambeau.tables.hashing import shards_of
-from flambeau.tables.ids import Ids
-from flambeau.tables.importing import import_vectors
-from flambeau.tables.membership import Membership
+from flambeau.tables.index.hashing import shards_of
+from flambeau.tables.index.id_positions import IdPositions
+from flambeau.tables.index.ids import Ids
+from flambeau.tables.saved.importing import import_vectors
 from flambeau.tables.table import Table
 
 #: With fewer rows than that, taking an update apart costs more than it saves.
@@ -48,7 +48,7 @@ class ShardSettings:
 
 
 @final
-class Shard:
+class ServerShard:
     """Tables, dense range, and which gradients have been applied. One thread uses it."""
 
     def __init__(self, settings: ShardSettings) -> None:
@@ -64,7 +64,7 @@ class Shard:
         self.filled: set[str] = set()
         self._declared = False
         # Arrays that are kept keep the memory in which they came from being used again.
-        self._membership = Membership(remembered=1)
+        self._membership = IdPositions(remembered=1)
 
     @property
     def specs(self) -> list[TableSpec]:

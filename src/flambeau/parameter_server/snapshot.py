@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, final
 
 from flambeau.checkpoint.tree_file import write_tree
-from flambeau.parameter_server.protocol import SavedTable
-from flambeau.parameter_server.shard import Shard
-from flambeau.tables.saving import TablesSnapshot
+from flambeau.parameter_server.protocol import SnapshotFile
+from flambeau.parameter_server.shard import ServerShard
+from flambeau.tables.saved.saving import TablesSnapshot
 
 Files = dict[str, tuple[int, int]]
 
@@ -27,7 +27,7 @@ class ShardSnapshot:
 
     def __init__(
         self,
-        shard: Shard,
+        shard: ServerShard,
         name: str,
         directory: Path,
         *,
@@ -43,7 +43,7 @@ class ShardSnapshot:
         self._tables = TablesSnapshot(shard.tables, directory, self._index, incremental=incremental)
         self._state = shard_state(shard, self._tables.dumps)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="snapshot")
-        self._finishing: Future[tuple[Files, list[SavedTable]]] | None = None
+        self._finishing: Future[tuple[Files, list[SnapshotFile]]] | None = None
         self._error: Exception | None = None
         self._finish_if_written()
 
@@ -66,7 +66,7 @@ class ShardSnapshot:
         """Whether `result` will not wait."""
         return self._error is not None or (self._finishing is not None and self._finishing.done())
 
-    def result(self) -> tuple[Files, list[SavedTable]]:
+    def result(self) -> tuple[Files, list[SnapshotFile]]:
         """The files with sizes and checksums, and which tables they are of; or what went wrong."""
         if self._error is not None:
             raise self._error
@@ -83,15 +83,15 @@ class ShardSnapshot:
         if self._tables.written:
             self._finishing = self._thread.submit(self._finish)
 
-    def _finish(self) -> tuple[Files, list[SavedTable]]:
+    def _finish(self) -> tuple[Files, list[SnapshotFile]]:
         entries, tables = self._tables.finish()
         name = state_file_name(self._index)
         entries[name] = write_tree(self._directory / name, self._state)
         files = {name: (entry.size, entry.crc32) for name, entry in entries.items()}
-        return files, [SavedTable(t.name, t.file, t.full) for t in tables]
+        return files, [SnapshotFile(t.name, t.file, t.full) for t in tables]
 
 
-def shard_state(shard: Shard, tables: dict[str, Any]) -> dict[str, Any]:
+def shard_state(shard: ServerShard, tables: dict[str, Any]) -> dict[str, Any]:
     """All of a shard that is not rows of tables, as a checkpoint takes it."""
     return {
         "shard": shard.settings.index,

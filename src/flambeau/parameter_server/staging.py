@@ -6,7 +6,7 @@ from typing import final
 
 from flambeau.parameter_server.gradient import Gradient, weighted_mean
 from flambeau.parameter_server.protocol import Outcome
-from flambeau.tables.folding import Fold
+from flambeau.tables.index.unique_ids import Fold
 
 
 @dataclass(frozen=True)

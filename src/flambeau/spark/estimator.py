@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from flambeau.checkpoint import RunDirectory, resolve
 from flambeau.checkpoint.user_code import Packer, load
 from flambeau.config import CodeRef
+from flambeau.driver.result import Result
 from flambeau.errors import ConfigError
-from flambeau.inference.description import described_parameters
-from flambeau.job.result import Result
-from flambeau.job.using import read_settings
+from flambeau.inference.export_description import described_parameters
+from flambeau.runs.trained_run import read_settings
 from flambeau.spark import folder as folders
 from flambeau.spark import training, values
 from flambeau.spark.inputs import find_inputs

@@ -38,9 +38,9 @@ from flambeau.config.settings import Settings
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import ConfigError, DataError, ModelError
 from flambeau.inference.calibration import calibrate_in_use
-from flambeau.inference.description import Parameter, described_parameters
-from flambeau.job import import_folders
-from flambeau.job.using import attach_tables
+from flambeau.inference.export_description import Parameter, described_parameters
+from flambeau.runs import import_folders
+from flambeau.runs.trained_run import attach_tables
 from flambeau.spark.modules import Network, as_module, shaped
 from flambeau.spark.outputs import Output
 from flambeau.version import __version__

@@ -9,7 +9,7 @@ from pyspark.sql.types import DataType, FractionalType, StructType
 
 from flambeau.clusters.spark_columns import for_arrow
 from flambeau.errors import DataError
-from flambeau.inference.description import Parameter
+from flambeau.inference.export_description import Parameter
 from flambeau.spark.params import ModelParams
 
 

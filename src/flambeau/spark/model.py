@@ -18,8 +18,8 @@ from flambeau.checkpoint import RunDirectory, parse_reference, resolve
 from flambeau.checkpoint.durable import write_atomically
 from flambeau.data.sources.urls import local_path
 from flambeau.errors import DataError
-from flambeau.job import opening
-from flambeau.job.using import loss_names, read_settings
+from flambeau.runs import open_model
+from flambeau.runs.trained_run import loss_names, read_settings
 from flambeau.spark import folder as folders
 from flambeau.spark import values
 from flambeau.spark.folder import MODEL, SUMMARY, Described
@@ -81,7 +81,7 @@ class TorchModel(TrainingParams, Model, MLReadable["TorchModel"], MLWritable):
             path, which = parse_reference(str(model))
             run = RunDirectory(path)
             settings = read_settings(run)
-            module = opening.build_model(settings.model, opening.code_loader(run))
+            module = open_model.build_model(settings.model, open_model.code_loader(run))
             network = Network(module, {}, shape)
             folders.write_folder(target, network, module, resolve(run, which), settings)
             inputs = settings.binding.model_dump(mode="json")["inputs"]

@@ -16,9 +16,9 @@ from flambeau.config import Binding
 from flambeau.data.binding import Binder, Shape
 from flambeau.errors import DataError
 from flambeau.inference.given_rows import as_records, kind_of
-from flambeau.job.number_inputs import suited
-from flambeau.job.opening import dtype_of
-from flambeau.job.rehearsal import runner
+from flambeau.runs.dry_run import runner
+from flambeau.runs.number_inputs import suited
+from flambeau.runs.open_data import dtype_of
 from flambeau.spark.folder import load_module
 from flambeau.spark.outputs import Output, spark_columns
 from flambeau.spark.shipping import Shipped

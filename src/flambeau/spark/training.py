@@ -12,9 +12,9 @@ from pyspark.sql.types import StringType
 from torch import Tensor
 
 from flambeau.config import EarlyStopping, Spark
+from flambeau.driver.fit import fit
+from flambeau.driver.result import Result
 from flambeau.errors import ConfigError, DataError, ModelError
-from flambeau.job.fit import fit
-from flambeau.job.result import Result
 from flambeau.spark import values
 from flambeau.spark.folder import MODEL
 from flambeau.spark.inputs import Inputs

@@ -17,7 +17,7 @@ from flambeau.strategies.all_reduce import AllReduceStrategy
 from flambeau.strategies.base import Clipping, StepShare, Strategy, TableSeconds, rate_factor
 from flambeau.strategies.group import Group
 from flambeau.strategies.parameter_server import finite_tables, not_finite
-from flambeau.strategies.served import ServedTables
+from flambeau.strategies.server_tables import ServedTables
 
 
 @final

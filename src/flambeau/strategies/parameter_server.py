@@ -27,7 +27,7 @@ from flambeau.strategies.base import (
     rate_factor,
 )
 from flambeau.strategies.group import Group
-from flambeau.strategies.served import ServedTables
+from flambeau.strategies.server_tables import ServedTables
 
 Array = np.ndarray[Any, Any]
 

@@ -15,8 +15,8 @@ from flambeau.embeddings.backend import TableGradient
 from flambeau.embeddings.lookups import Lookups
 from flambeau.errors import ModelError
 from flambeau.parameter_server.client import PendingPull, ServerClient
-from flambeau.tables.ids import Ids
-from flambeau.tables.membership import Membership
+from flambeau.tables.index.id_positions import IdPositions
+from flambeau.tables.index.ids import Ids
 
 Array = np.ndarray[Any, Any]
 
@@ -62,7 +62,7 @@ class Prefetcher:
         self._now: dict[str, Ids] = {}
         self._early: list[_Early] = []
         self._pending: PendingPull | None = None
-        self._membership = Membership()
+        self._membership = IdPositions()
 
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
         """Supply the rows of `batch` that were fetched early; begin to fetch for the next."""

@@ -10,7 +10,7 @@ from flambeau.config import tables as settings
 from flambeau.errors import CheckpointError
 from flambeau.kernels.compiled import kernel
 from flambeau.kernels.mixing import mix
-from flambeau.tables.ids import Ids
+from flambeau.tables.index.ids import Ids
 from flambeau.tables.sketch import CountMinSketch
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]

@@ -10,9 +10,9 @@ import numpy as np
 from flambeau.config import tables as settings
 from flambeau.kernels.compiled import kernel
 from flambeau.kernels.mixing import mix
-from flambeau.tables.ids import Ids
-from flambeau.tables.index import Rows
-from flambeau.tables.index_kernels import SUBTABLES
+from flambeau.tables.index.ids import Ids
+from flambeau.tables.index.index import Rows
+from flambeau.tables.index.index_kernels import SUBTABLES
 from flambeau.tables.inputs import for_kernels
 from flambeau.tables.slabs import Slabs
 from flambeau.tables.storage import Storage, gather, scatter

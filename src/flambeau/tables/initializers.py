@@ -7,7 +7,7 @@ import numpy as np
 from flambeau.config.tables import TableSpec
 from flambeau.kernels.compiled import inlined, kernel
 from flambeau.kernels.mixing import mix
-from flambeau.tables.ids import Ids
+from flambeau.tables.index.ids import Ids
 from flambeau.tables.precision import COMPUTED, narrow, widen
 
 Array = np.ndarray[Any, Any]

@@ -6,7 +6,7 @@ import numpy as np
 
 from flambeau.kernels.compiled import AHEAD, inlined, kernel, prefetch
 from flambeau.kernels.mixing import mix
-from flambeau.tables.ids import Ids
+from flambeau.tables.index.ids import Ids
 
 #: Each id has one cell in each of so many equal parts of the sketch.
 HASHES = 4

@@ -8,7 +8,7 @@ import numpy as np
 
 from flambeau.config.tables import TableSpec
 from flambeau.tables import row_kernels
-from flambeau.tables.index import Index, Rows
+from flambeau.tables.index.index import Index, Rows
 from flambeau.tables.precision import COMPUTED, STORED
 from flambeau.tables.slabs import Slabs
 

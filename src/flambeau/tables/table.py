@@ -13,17 +13,17 @@ from flambeau.config.tables import TableSpec, optimizer_of
 from flambeau.kernels.cores import spread
 from flambeau.tables import initializers
 from flambeau.tables.admission import build_admission
-from flambeau.tables.bits import RowBits
 from flambeau.tables.eviction import build_eviction
-from flambeau.tables.ids import Ids
-from flambeau.tables.index import Rows
+from flambeau.tables.index.bits import RowBits
+from flambeau.tables.index.ids import Ids
+from flambeau.tables.index.index import Rows
 from flambeau.tables.inputs import for_kernels
 from flambeau.tables.optimizers import build_row_optimizer
 from flambeau.tables.precision import COMPUTED, narrow, widen
+from flambeau.tables.saved.snapshot import TableSnapshot
+from flambeau.tables.saved.touched import Touched
 from flambeau.tables.slabs import place_of
-from flambeau.tables.snapshot import TableSnapshot
 from flambeau.tables.storage import Storage, gather, scatter
-from flambeau.tables.touched import Touched
 
 Array = np.ndarray[Any, Any]
 

@@ -22,8 +22,8 @@ from flambeau.checkpoint.store import (
     read_checkpoint,
     write_checkpoint,
 )
+from flambeau.driver.starting_points import StartingPoints
 from flambeau.errors import CheckpointError
-from flambeau.job.starting_points import StartingPoints
 
 MakeState = Callable[[int], TrainingState]
 

@@ -15,8 +15,8 @@ from flambeau.checkpoint.references import checkpoint_path
 from flambeau.cli.app import app
 from flambeau.config.optimizer import optim
 from flambeau.config.tables import Initializer, TableSpec
-from flambeau.tables.files import TableFileWriter, table_file_name
-from flambeau.tables.snapshot import Chunk
+from flambeau.tables.saved.snapshot import Chunk
+from flambeau.tables.saved.table_files import TableFileWriter, table_file_name
 
 CONSTANT = Initializer(kind="constant", value=0.25)
 SPECS = {

@@ -5,7 +5,7 @@ import pytest
 from flambeau.clusters import agent as agent_module
 from flambeau.clusters.agent import Agent
 from flambeau.clusters.base import Launch
-from flambeau.clusters.starting import Starter
+from flambeau.clusters.process_starter import Starter
 from flambeau.coordination.protocol import (
     EndRole,
     EndRoles,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flambeau.clusters.child import ChildSpec, write_spec
+from flambeau.clusters.child_process import ChildSpec, write_spec
 from flambeau.clusters.open_files import MOST
 from flambeau.coordination.protocol import Role, RoleSpec
 from flambeau.kernels.cores import usable_cores
@@ -17,7 +17,7 @@ ECHO = """
 import json, os, resource, sys
 few = 64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, few)
-from flambeau.clusters.child import attach
+from flambeau.clusters.child_process import attach
 child = attach(int(sys.argv[1]))
 seen = {
     "secret": child.secret.hex(), "rank": child.spec.rank, "payload": child.payload,

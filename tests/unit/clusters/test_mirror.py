@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from flambeau.clusters import mirror
-from flambeau.clusters.mirror import Mirror, parts_of, sees, write_part
+from flambeau.clusters.file_transfer import mirror
+from flambeau.clusters.file_transfer.mirror import Mirror, parts_of, sees, write_part
 from flambeau.coordination.file_messages import FilePart, FilesSent
 
 

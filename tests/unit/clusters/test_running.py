@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flambeau.clusters.running import MAX_LINE, OutputLines
+from flambeau.clusters.role_process import MAX_LINE, OutputLines
 
 
 class Pipe:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from flambeau.clusters.spool import MARKER, Spool
-from flambeau.data.sources.spooled import SpooledSource
+from flambeau.data.sources.engine_frames import EngineFrameSource
 from flambeau.errors import DataError
 
 
@@ -15,7 +15,7 @@ def numbers(*values: int, **more: list[int]) -> pa.RecordBatch:
     return pa.record_batch({"x": list(values), **more})
 
 
-def rows_of(source: SpooledSource) -> list[int]:
+def rows_of(source: EngineFrameSource) -> list[int]:
     return [
         value
         for shard in source.shards()
@@ -30,7 +30,7 @@ def test_what_comes_can_be_read_as_often_as_wanted(tmp_path: Path) -> None:
         assert spool.rows == {"train": [3, 1]}
         assert spool.size > 0
         assert not list(tmp_path.iterdir()), "it has no name"
-        source = SpooledSource(spool.descriptors["train"], [[3, 1], [2]], 0, ["x"])
+        source = EngineFrameSource(spool.descriptors["train"], [[3, 1], [2]], 0, ["x"])
         assert [rows_of(source), rows_of(source)] == [[1, 2, 3, 4]] * 2
         assert [shard.rows for shard in source.shards()] == [3, 1, 2]
         assert source.schema.names == ["x"]
@@ -44,7 +44,7 @@ def test_two_frames_come_as_one() -> None:
         spool.fill(iter(batches))
         assert spool.rows == {"train": [2], "valid": [1, 1]}
         found = {
-            name: rows_of(SpooledSource(spool.descriptors[name], [spool.rows[name]], 0, ["x"]))
+            name: rows_of(EngineFrameSource(spool.descriptors[name], [spool.rows[name]], 0, ["x"]))
             for name in spool.rows
         }
     assert found == {"train": [1, 3], "valid": [2, 4]}
@@ -55,7 +55,7 @@ def test_an_agent_without_rows_knows_those_of_others() -> None:
         spool.fill(iter([]))
         assert spool.rows == {"train": []}
         assert spool.size == 0
-    source = SpooledSource(None, [[], [5]], 0, ["x"])
+    source = EngineFrameSource(None, [[], [5]], 0, ["x"])
     assert rows_of(source) == []
     assert source.schema.names == ["x"]
 
@@ -78,7 +78,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_no_rows_at_all_are_an_error() -> None:
     with pytest.raises(DataError, match="the data frame has no rows"):
-        SpooledSource(None, [[], []], 0, ["x"]).shards()
+        EngineFrameSource(None, [[], []], 0, ["x"]).shards()
 
 
 def test_nulls_are_counted_by_frame_and_column() -> None:

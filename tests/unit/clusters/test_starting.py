@@ -16,9 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flambeau.clusters import starting
+from flambeau.clusters import process_starter
 from flambeau.clusters.base import Launch
-from flambeau.clusters.starting import (
+from flambeau.clusters.fork_server import MOST_AGENTS
+from flambeau.clusters.process_starter import (
     Fork,
     Forking,
     Process,
@@ -29,7 +30,6 @@ from flambeau.clusters.starting import (
     template_for,
     whole_environment,
 )
-from flambeau.clusters.template import MOST_AGENTS
 
 PATIENCE = 30.0
 
@@ -213,7 +213,7 @@ def test_agents_of_one_executor_share_a_template(launch: Launch) -> None:
     environment = whole_environment({"OMP_NUM_THREADS": "1", "GIVEN": ""})
     machines, roles = [], []
     for _ in range(2):
-        starting._templates.clear()  # as if it were another process
+        process_starter._templates.clear()  # as if it were another process
         machines.append(template_for(shared, environment))
         read_end, life = os.pipe()
         os.write(life, b"wait")
@@ -257,7 +257,7 @@ class SharedTemplate:
         self.serves()  # so that it has loaded what it will
 
     def another_agent(self) -> Template:
-        starting._templates.clear()  # as if it were another process
+        process_starter._templates.clear()  # as if it were another process
         return template_for(self._launch, self.environment)
 
     @property

@@ -17,7 +17,7 @@ from flambeau.compat.angel.words import parse_words
 from flambeau.config import DatasetData, FileData
 from flambeau.data.source import Shard, StreamedSource
 from flambeau.errors import ConfigError, DataError
-from flambeau.job.opening import open_data
+from flambeau.runs.open_data import open_data
 
 
 class Numbers(StreamedSource):

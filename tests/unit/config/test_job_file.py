@@ -19,8 +19,8 @@ from flambeau.config import (
 )
 from flambeau.config.job_file import JobFile, load_job_file
 from flambeau.config.model_names import MODEL_NAMES
+from flambeau.driver.fit import fit
 from flambeau.errors import ConfigError
-from flambeau.job.fit import fit
 
 SMALL = "model: lenet\ntrain: data/*.parquet\n"
 

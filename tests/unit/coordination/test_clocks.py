@@ -17,14 +17,14 @@ def clocks() -> Clocks:
 def test_the_floor_is_the_least_clock(clocks: Clocks) -> None:
     changes = [clocks.tick(worker) for worker in (0, 0, 1)]
     assert changes == [False, False, True]
-    assert (clocks.floor, clocks[0], clocks[1]) == (1, 2, 1)
+    assert (clocks.slowest, clocks[0], clocks[1]) == (1, 2, 1)
 
 
 def test_who_joins_starts_at_the_floor(clocks: Clocks) -> None:
     for worker in (0, 0, 1):
         clocks.tick(worker)
     assert not clocks.join(2)
-    assert clocks[2] == clocks.floor == 1
+    assert clocks[2] == clocks.slowest == 1
 
 
 def test_joining_again_keeps_the_clock(clocks: Clocks) -> None:
@@ -36,7 +36,7 @@ def test_joining_again_keeps_the_clock(clocks: Clocks) -> None:
 def test_nobody_waits_for_who_has_left(clocks: Clocks) -> None:
     clocks.tick(0)
     assert clocks.leave(1)
-    assert clocks.floor == 1
+    assert clocks.slowest == 1
     assert 1 not in clocks
 
 
@@ -44,7 +44,7 @@ def test_the_floor_stays_when_the_last_one_leaves(clocks: Clocks) -> None:
     clocks.leave(1)
     clocks.tick(0)
     assert not clocks.leave(0)
-    assert clocks.floor == 1
+    assert clocks.slowest == 1
 
 
 def test_the_tick_of_one_that_has_left_counts_for_nothing(clocks: Clocks) -> None:
@@ -55,7 +55,7 @@ def test_the_tick_of_one_that_has_left_counts_for_nothing(clocks: Clocks) -> Non
 
 
 def test_clocks_go_on_from_a_given_floor() -> None:
-    clocks = Clocks(floor=40)
+    clocks = Clocks(slowest=40)
     clocks.join(5)
     assert clocks[5] == 40
 
@@ -70,7 +70,7 @@ def run_free(seed: int) -> None:
     for worker in range(count):
         clocks.join(worker)
     for _ in range(100):
-        floor = clocks.floor
+        slowest = clocks.slowest
         (worker,) = chance.choices(range(count), speeds)
         if chance.random() < 0.03:
             running.discard(worker)
@@ -79,15 +79,15 @@ def run_free(seed: int) -> None:
             running.discard(worker)
             changed = clocks.tick(worker)
         else:
-            if worker in clocks and policy.may_start(clocks[worker], clocks.floor):
+            if worker in clocks and policy.may_start(clocks[worker], clocks.slowest):
                 running.add(worker)
             changed = False
         active = {other: clocks[other] for other in range(count) if other in clocks}
-        assert changed == (clocks.floor != floor)
-        assert clocks.floor >= floor
-        assert clocks.floor == min(active.values(), default=clocks.floor)
-        assert all(clocks[other] - clocks.floor <= staleness for other in running)
-        may = [policy.may_start(clock, clocks.floor) for clock in active.values()]
+        assert changed == (clocks.slowest != slowest)
+        assert clocks.slowest >= slowest
+        assert clocks.slowest == min(active.values(), default=clocks.slowest)
+        assert all(clocks[other] - clocks.slowest <= staleness for other in running)
+        may = [policy.may_start(clock, clocks.slowest) for clock in active.values()]
         assert any(may) or not active
 
 

@@ -30,14 +30,14 @@ def test_backup_workers_must_leave_a_member(workers: int, backup: int) -> None:
 
 def test_synchronous_workers_start_a_step_when_the_rounds_before_are_closed() -> None:
     policy = Synchronous(4)
-    assert [policy.may_start(step, floor=5) for step in (3, 5, 6)] == [True, True, False]
+    assert [policy.may_start(step, slowest=5) for step in (3, 5, 6)] == [True, True, False]
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 3])
 def test_bounded_workers_start_up_to_the_staleness_ahead(staleness: int) -> None:
     policy = Bounded(staleness)
-    assert policy.may_start(7 + staleness, floor=7)
-    assert not policy.may_start(8 + staleness, floor=7)
+    assert policy.may_start(7 + staleness, slowest=7)
+    assert not policy.may_start(8 + staleness, slowest=7)
 
 
 def test_a_negative_staleness_is_refused() -> None:
@@ -46,7 +46,7 @@ def test_a_negative_staleness_is_refused() -> None:
 
 
 def test_asynchronous_workers_never_wait() -> None:
-    assert Asynchronous().may_start(10**9, floor=0)
+    assert Asynchronous().may_start(10**9, slowest=0)
 
 
 @pytest.mark.parametrize("policy", [Bounded(2), Asynchronous()], ids=["bounded", "asynchronous"])

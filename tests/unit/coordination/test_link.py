@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from flambeau.coordination.link import Link
+from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.coordination.protocol import (
     CODEC,
     MAX_FRAME_BYTES,
     Begin,
     Contribution,
-    Floor,
     Gathered,
     Heartbeat,
     Messages,
@@ -22,6 +21,7 @@ from flambeau.coordination.protocol import (
     RoleJoined,
     RoleSpec,
     Servers,
+    SlowestClock,
     Stop,
 )
 from flambeau.errors import RequestTimeoutError
@@ -40,7 +40,7 @@ class Coordinator:
         self._server: Server[Messages] = Server(
             CODEC, SECRET, "127.0.0.1", max_bytes=MAX_FRAME_BYTES
         )
-        self.link = Link(self._server.address, SECRET, JOINED)
+        self.coordinator = CoordinatorClient(self._server.address, SECRET, JOINED)
         self.first = self.next()
         self.peer = self.first.peer
 
@@ -61,10 +61,10 @@ class Coordinator:
     def heard(self) -> None:
         """Wait until the link has taken note of all that was said."""
         self.say(Begin())
-        self.link.wait_until_all_joined(SOON)
+        self.coordinator.wait_until_all_joined(SOON)
 
     def close(self) -> None:
-        self.link.close()
+        self.coordinator.close()
         self._server.close()
 
 
@@ -81,27 +81,31 @@ def test_a_role_joins_first_and_then_shows_that_it_lives(coordinator: Coordinato
 
 
 def test_messages_that_came_before_their_handler_are_not_lost(coordinator: Coordinator) -> None:
-    coordinator.say(Floor(1), Restore("a"), Floor(2))
+    coordinator.say(SlowestClock(1), Restore("a"), SlowestClock(2))
     coordinator.heard()
     heard: list[Any] = []
-    coordinator.link.on(Floor, lambda message, buffers: heard.append(message))
-    assert heard == [Floor(1), Floor(2)]
-    coordinator.link.on(Restore, lambda message, buffers: heard.append(message))
+    coordinator.coordinator.on(SlowestClock, lambda message, buffers: heard.append(message))
+    assert heard == [SlowestClock(1), SlowestClock(2)]
+    coordinator.coordinator.on(Restore, lambda message, buffers: heard.append(message))
     assert heard[2:] == [Restore("a")]
 
 
 def test_they_are_passed_on_once(coordinator: Coordinator) -> None:
-    coordinator.say(Floor(1))
+    coordinator.say(SlowestClock(1))
     coordinator.heard()
     for _ in range(2):
         heard: list[Any] = []
-        coordinator.link.on(Floor, lambda message, buffers, heard=heard: heard.append(message))
+        coordinator.coordinator.on(
+            SlowestClock, lambda message, buffers, heard=heard: heard.append(message)
+        )
     assert not heard
 
 
 def test_a_message_goes_to_its_handler_with_its_buffers(coordinator: Coordinator) -> None:
     heard: queue.Queue[Any] = queue.Queue()
-    coordinator.link.on(Gathered, lambda message, buffers: heard.put((message, list(buffers))))
+    coordinator.coordinator.on(
+        Gathered, lambda message, buffers: heard.put((message, list(buffers)))
+    )
     coordinator.say(Gathered("0/0"), buffers=[b"zero", b"one"])
     message, buffers = heard.get(timeout=SOON)
     assert message == Gathered("0/0")
@@ -110,7 +114,7 @@ def test_a_message_goes_to_its_handler_with_its_buffers(coordinator: Coordinator
 
 def test_large_exchanges_pass(coordinator: Coordinator) -> None:
     large = bytes(9 << 20)
-    coordinator.link.send(Contribution(SPEC, "0/0"), [large])
+    coordinator.coordinator.send(Contribution(SPEC, "0/0"), [large])
     assert coordinator.next_of(Contribution).buffers[0].nbytes == len(large)
 
 
@@ -118,29 +122,29 @@ def test_the_servers_are_known_with_the_beginning_and_when_one_has_moved(
     coordinator: Coordinator,
 ) -> None:
     coordinator.say(Begin(["tcp://a", "tcp://b"], "step-1"))
-    begin = coordinator.link.wait_until_all_joined(SOON)
+    begin = coordinator.coordinator.wait_until_all_joined(SOON)
     assert begin.checkpoint == "step-1"
-    assert coordinator.link.servers == ["tcp://a", "tcp://b"]
+    assert coordinator.coordinator.servers == ["tcp://a", "tcp://b"]
     coordinator.say(Servers(["tcp://a", "tcp://c"]), Stop())
-    assert coordinator.link.wait_for_stop(SOON)
-    assert coordinator.link.servers == ["tcp://a", "tcp://c"]
+    assert coordinator.coordinator.wait_for_stop(SOON)
+    assert coordinator.coordinator.servers == ["tcp://a", "tcp://c"]
 
 
 def test_a_stop_is_remembered(coordinator: Coordinator) -> None:
-    assert not coordinator.link.stop_requested
+    assert not coordinator.coordinator.stop_requested
     coordinator.say(Stop())
-    assert coordinator.link.wait_for_stop(SOON)
-    assert coordinator.link.stop_requested
+    assert coordinator.coordinator.wait_for_stop(SOON)
+    assert coordinator.coordinator.stop_requested
 
 
 def test_a_report_says_who_what_and_how_much(coordinator: Coordinator) -> None:
-    coordinator.link.report("warning", text="slow")
+    coordinator.coordinator.report("warning", text="slow")
     assert coordinator.next_of(Report).message == Report(SPEC, "warning", {"text": "slow"})
 
 
 def test_any_thread_may_send(coordinator: Coordinator) -> None:
     threads = [
-        threading.Thread(target=coordinator.link.report, args=("warning",)) for _ in range(8)
+        threading.Thread(target=coordinator.coordinator.report, args=("warning",)) for _ in range(8)
     ]
     for thread in threads:
         thread.start()
@@ -152,8 +156,8 @@ def test_any_thread_may_send(coordinator: Coordinator) -> None:
 
 def test_what_is_queued_is_sent_before_the_end(coordinator: Coordinator) -> None:
     for number in range(50):
-        coordinator.link.report("warning", number=number)
-    coordinator.link.close()
+        coordinator.coordinator.report("warning", number=number)
+    coordinator.coordinator.close()
     numbers = [coordinator.next_of(Report).message for _ in range(50)]
     assert [report.fields["number"] for report in numbers if isinstance(report, Report)] == list(
         range(50)
@@ -162,4 +166,4 @@ def test_what_is_queued_is_sent_before_the_end(coordinator: Coordinator) -> None
 
 def test_others_that_do_not_join_are_an_error(coordinator: Coordinator) -> None:
     with pytest.raises(RequestTimeoutError, match="the other workers did not join"):
-        coordinator.link.wait_until_all_joined(timeout=0.0)
+        coordinator.coordinator.wait_until_all_joined(timeout=0.0)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from flambeau.coordination.consistency import Synchronous
-from flambeau.coordination.rounds import AskSum, Commit, Decision, Rounds, Spoiled
+from flambeau.coordination.rounds import AskNorm, CloseRound, Decision, Rounds, Spoiled
 from flambeau.errors import ProtocolError
 
 
@@ -40,7 +40,7 @@ def test_a_round_is_committed_when_all_workers_are_on_all_shards() -> None:
     sync = rounds()
     assert push(sync, 0, 1) == []
     assert sync.staged(0, 0, 0, 8, True) == []
-    assert sync.staged(0, 0, 1, 8, True) == [Commit(0, (0, 1), scale=1.0, apply=True)]
+    assert sync.staged(0, 0, 1, 8, True) == [CloseRound(0, (0, 1), scale=1.0, apply=True)]
     assert sync.current == 1
 
 
@@ -48,18 +48,18 @@ def test_a_gradient_that_is_not_on_all_shards_is_no_member() -> None:
     sync = rounds(workers=3, backup=1)
     sync.staged(0, 0, 0, 8, True)
     push(sync, 0, 2)
-    assert push(sync, 0, 1) == [Commit(0, (1, 2), scale=1.0, apply=True)]
+    assert push(sync, 0, 1) == [CloseRound(0, (1, 2), scale=1.0, apply=True)]
 
 
 def test_members_are_in_order() -> None:
     sync = rounds(workers=9, backup=7)
     push(sync, 0, 8)
-    assert push(sync, 0, 1) == [Commit(0, (1, 8), scale=1.0, apply=True)]
+    assert push(sync, 0, 1) == [CloseRound(0, (1, 8), scale=1.0, apply=True)]
 
 
 def test_rounds_go_on_where_a_run_was() -> None:
     sync = rounds(workers=1, start=70)
-    assert push(sync, 70, 0) == [Commit(70, (0,), scale=1.0, apply=True)]
+    assert push(sync, 70, 0) == [CloseRound(70, (0,), scale=1.0, apply=True)]
 
 
 def test_what_comes_after_its_round_is_late_once_however_many_shards_report_it() -> None:
@@ -93,7 +93,7 @@ def test_where_no_rows_are_planned_those_of_late_gradients_are_dropped_when_they
 
 def test_a_round_without_rows_is_committed_but_not_applied() -> None:
     sync = rounds(backup=1, clip_norm=1.0)
-    assert push(sync, 0, 0, rows=0) == [Commit(0, (0,), scale=1.0, apply=False)]
+    assert push(sync, 0, 0, rows=0) == [CloseRound(0, (0,), scale=1.0, apply=False)]
     assert (sync.skipped_rounds, sync.dropped_rows) == (1, 16)
 
 
@@ -101,7 +101,7 @@ def test_a_round_without_rows_is_committed_but_not_applied() -> None:
 def test_a_gradient_that_is_not_finite_skips_the_round(clip_norm: float | None) -> None:
     sync = rounds(non_finite="skip", clip_norm=clip_norm)
     push(sync, 0, 0, finite=False)
-    assert push(sync, 0, 1) == [Commit(0, (0, 1), scale=1.0, apply=False)]
+    assert push(sync, 0, 1) == [CloseRound(0, (0, 1), scale=1.0, apply=False)]
     assert (sync.skipped_rounds, sync.applied_rows, sync.dropped_rows) == (1, 0, 16)
 
 
@@ -117,14 +117,14 @@ def test_a_gradient_that_is_not_finite_ends_the_training_and_names_its_workers()
 def test_the_gradient_of_one_that_is_late_may_be_anything() -> None:
     sync = rounds(backup=1)
     sync.staged(0, 0, 0, 8, False)
-    assert push(sync, 0, 1) == [Commit(0, (1,), scale=1.0, apply=True)]
+    assert push(sync, 0, 1) == [CloseRound(0, (1,), scale=1.0, apply=True)]
 
 
 def asked(clip_norm: float = 1.0, **settings: Any) -> Rounds:
     """Rounds of two workers that wait for the sums of two shards."""
     sync = rounds(clip_norm=clip_norm, **settings)
     push(sync, 0, 1)
-    assert push(sync, 0, 0) == [AskSum(0, (0, 1))]
+    assert push(sync, 0, 0) == [AskNorm(0, (0, 1))]
     assert sync.current == 0
     return sync
 
@@ -133,13 +133,13 @@ def test_the_norm_over_all_shards_is_clipped() -> None:
     sync = asked(clip_norm=2.5)
     assert sync.summed(0, 1, 9.0) == []
     (commit,) = sync.summed(0, 0, 16.0)
-    assert commit == Commit(0, (0, 1), scale=2.5 / (5.0 + 1e-6), apply=True)
+    assert commit == CloseRound(0, (0, 1), scale=2.5 / (5.0 + 1e-6), apply=True)
 
 
 def test_a_small_norm_is_left_alone() -> None:
     sync = asked(clip_norm=5.1)
     sync.summed(0, 0, 9.0)
-    assert sync.summed(0, 1, 16.0) == [Commit(0, (0, 1), scale=1.0, apply=True)]
+    assert sync.summed(0, 1, 16.0) == [CloseRound(0, (0, 1), scale=1.0, apply=True)]
 
 
 def test_the_scale_does_not_depend_on_which_shard_answers_first() -> None:
@@ -149,7 +149,7 @@ def test_the_scale_does_not_depend_on_which_shard_answers_first() -> None:
         sync = rounds(workers=1, shards=61, clip_norm=1.0)
         push(sync, 0, 0, shards=61)
         (commit,) = [d for shard in order for d in sync.summed(0, shard, squares[shard])]
-        assert isinstance(commit, Commit)
+        assert isinstance(commit, CloseRound)
         scales.add(commit.scale)
     assert len(scales) == 1
 
@@ -159,7 +159,7 @@ def test_a_norm_that_is_not_finite_spoils_the_round_as_a_gradient_does(square: f
     skip, fail = asked(non_finite="skip"), asked(non_finite="fail")
     for sync in (skip, fail):
         sync.summed(0, 0, square)
-    assert skip.summed(0, 1, 1.0) == [Commit(0, (0, 1), scale=1.0, apply=False)]
+    assert skip.summed(0, 1, 1.0) == [CloseRound(0, (0, 1), scale=1.0, apply=False)]
     assert fail.summed(0, 1, 1.0) == [Spoiled(0, (0, 1))]
     assert fail.summed(0, 1, 1.0) == []
 
@@ -167,11 +167,11 @@ def test_a_norm_that_is_not_finite_spoils_the_round_as_a_gradient_does(square: f
 def test_nobody_joins_a_round_while_its_norm_is_summed() -> None:
     sync = rounds(workers=3, backup=1, clip_norm=1.0)
     push(sync, 0, 0)
-    assert push(sync, 0, 2) == [AskSum(0, (0, 2))]
+    assert push(sync, 0, 2) == [AskNorm(0, (0, 2))]
     assert push(sync, 0, 1) == []
     sync.summed(0, 0, 1.0)
     (commit,) = sync.summed(0, 1, 1.0)
-    assert isinstance(commit, Commit)
+    assert isinstance(commit, CloseRound)
     assert commit.members == (0, 2)
     assert sync.late == 1
 
@@ -206,7 +206,7 @@ class Shard:
     number: int
     round: int = 0
     staged: dict[int, float] = field(default_factory=dict)
-    log: list[Commit] = field(default_factory=list)
+    log: list[CloseRound] = field(default_factory=list)
     applied: list[tuple[int, int]] = field(default_factory=list)
 
     def push(self, number: int, worker: int, gradient: float) -> None:
@@ -214,11 +214,11 @@ class Shard:
         if number == self.round:
             self.staged[worker] = gradient
 
-    def squares(self, ask: AskSum) -> float:
+    def squares(self, ask: AskNorm) -> float:
         assert ask.round == self.round
         return sum(self.staged[worker] for worker in ask.members) ** 2
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: CloseRound) -> None:
         assert commit.round == self.round
         assert set(commit.members) <= set(self.staged)
         self.log.append(commit)
@@ -317,9 +317,9 @@ class Simulation:
 
     def obey(self, shard: int) -> None:
         decision = self.outbox[shard].popleft()
-        if isinstance(decision, Commit):
+        if isinstance(decision, CloseRound):
             self.shards[shard].commit(decision)
-        elif isinstance(decision, AskSum):
+        elif isinstance(decision, AskNorm):
             squares = self.shards[shard].squares(decision)
             self.inbox[shard].append(("summed", (decision.round, shard, squares)))
 
@@ -385,5 +385,5 @@ def test_duplicated_reports_change_nothing(simulations: list[Simulation]) -> Non
         decisions: list[Decision] = []
         for kind, fields in dict.fromkeys(world.reports):
             decisions += getattr(once, kind)(*fields)
-        assert [d for d in decisions if isinstance(d, Commit)] == world.shards[0].log
+        assert [d for d in decisions if isinstance(d, CloseRound)] == world.shards[0].log
         assert totals(once) == totals(world.rounds)

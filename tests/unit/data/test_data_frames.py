@@ -16,7 +16,7 @@ from flambeau.data.binding import Binder, Shape
 from flambeau.data.frames import as_table
 from flambeau.data.jagged import Jagged
 from flambeau.data.loader import in_order
-from flambeau.data.sources.frame import frame_source
+from flambeau.data.sources.frame_source import frame_source
 from flambeau.errors import DataError
 
 COLUMNS: dict[str, Any] = {

@@ -13,7 +13,7 @@ from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
 from flambeau.data.loader import IndexedLoader, Transform
 from flambeau.data.sources.arrays import ArraySource
-from flambeau.data.sources.spooling import spool
+from flambeau.data.sources.shared_arrays import spool
 
 
 def _forward(x: torch.Tensor) -> None: ...

@@ -22,7 +22,7 @@ from flambeau.config.job_file import JobFile
 from flambeau.config.optimizer import TABLE_OPTIMIZERS
 from flambeau.config.yaml_text import parse_yaml
 from flambeau.models.ctr import FIELD_MODELS
-from flambeau.models.ctr.sequence_models import SEQUENCE_MODELS
+from flambeau.models.ctr.layers.sequence_models import SEQUENCE_MODELS
 from flambeau.models.vision import VISION
 from flambeau.observe import event
 from flambeau.training.losses import _NAMED

@@ -10,7 +10,7 @@ from flambeau.config.tables import TableSpec
 from flambeau.embeddings.backend import Array, LookupBackend, TableGradient
 from flambeau.embeddings.lookups import Lookups
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
-from flambeau.tables.hashing import Ids
+from flambeau.tables.index.hashing import Ids
 
 SPEC = TableSpec("t", 3, dtype="fp64")
 

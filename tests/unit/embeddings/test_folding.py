@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from flambeau.embeddings.folding import REMEMBERED, Folds
+from flambeau.embeddings.unique_ids import REMEMBERED, Folds
 
 
 def test_the_same_memory_is_folded_once_whatever_its_shape() -> None:

@@ -18,10 +18,10 @@ from flambeau.data.jagged import Jagged
 from flambeau.embeddings import SparseEmbedding, TableSpec
 from flambeau.embeddings.attach import tables_of
 from flambeau.models import build
-from flambeau.models.ctr.fields import FieldEmbedding
-from flambeau.tables.chunk import Chunk
-from flambeau.tables.files import TableFileWriter, table_file_name
+from flambeau.models.ctr.layers.fields import FieldEmbedding
 from flambeau.tables.precision import narrow
+from flambeau.tables.saved.chunk import Chunk
+from flambeau.tables.saved.table_files import TableFileWriter, table_file_name
 
 Rows = Mapping[str, tuple[np.ndarray, np.ndarray]]
 

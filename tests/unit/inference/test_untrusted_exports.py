@@ -18,10 +18,10 @@ import torch
 import flambeau as fb
 from flambeau.checkpoint.soundness import file_entry
 from flambeau.errors import DataError, UntrustedError
-from flambeau.inference.description import read_description
 from flambeau.inference.export import ExportOptions
-from flambeau.job.exporting import export_run
-from flambeau.job.using import read_settings
+from flambeau.inference.export_description import read_description
+from flambeau.runs.run_export import export_run
+from flambeau.runs.trained_run import read_settings
 
 sys.path.append(str(Path(__file__).parent))
 from small_runs import clicks, write_run

@@ -11,8 +11,9 @@ from flambeau.config import Binding, TableSpec
 from flambeau.data.binding import Binder
 from flambeau.embeddings import InProcessTables
 from flambeau.errors import ConfigError, DataError, ModelError
-from flambeau.inference.vectors import export_vectors
-from flambeau.job import opening, vectors
+from flambeau.inference.vector_files import export_vectors
+from flambeau.runs import item_vectors as run_vectors
+from flambeau.runs import open_data
 
 
 def item_vectors(item: Tensor) -> Tensor:
@@ -23,9 +24,9 @@ def item_vectors(item: Tensor) -> Tensor:
 
 def export(data: dict[str, Any], out: Path, encode: Any = item_vectors, **settings: Any) -> int:
     id = settings.pop("id", None)
-    source = opening.array_source(data)
+    source = open_data.array_source(data)
     binding = Binding(keys=() if id is None else (id,), **settings)
-    binder = Binder(binding, encode, opening.shape_of(source))
+    binder = Binder(binding, encode, open_data.shape_of(source))
     return export_vectors(encode, source, binder, out, 2, id)
 
 
@@ -65,7 +66,7 @@ def test_only_the_towers_columns_are_asked_for() -> None:
         hash={"seen": "item", "shop": "brand"},
         crosses={"pair": ["item", "shop"], "other": ["user", "age"]},
     )
-    found = vectors._binding(settings, item_vectors, None)
+    found = run_vectors._binding(settings, item_vectors, None)
     expected = Binding(
         inputs={"item": ["item", "pair"]},
         hash={"shop": "brand"},
@@ -76,4 +77,4 @@ def test_only_the_towers_columns_are_asked_for() -> None:
 
 def test_a_model_without_vectors_is_named() -> None:
     with pytest.raises(ModelError, match=r"Linear has no method user_vectors"):
-        vectors._encoder(nn.Linear(1, 1), "user")
+        run_vectors._encoder(nn.Linear(1, 1), "user")

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from flambeau.observe import Event
-from flambeau.observe.served import Shards, client_numbers, staleness_mean
+from flambeau.observe.server_stats import Shards, client_numbers, staleness_mean
 
 TABLE = {"rows": 10, "bytes": 640, "admitted": 12, "rejected": 3, "evicted": 2}
 

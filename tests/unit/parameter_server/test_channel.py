@@ -26,7 +26,7 @@ from flambeau.parameter_server.protocol import (
     Refused,
     Waiting,
 )
-from flambeau.parameter_server.shard import Shard, ShardSettings
+from flambeau.parameter_server.shard import ServerShard, ShardSettings
 
 ITEM = TableSpec("item", 2, dtype="fp64", optimizer=sgd())
 
@@ -157,7 +157,7 @@ def test_a_server_that_moved_gets_the_open_requests(silent: Silent, quick: None)
         channel.close()
 
 
-def serving(shard: Shard, address: str) -> Serving:
+def serving(shard: ServerShard, address: str) -> Serving:
     """The shard at an address where there was another server."""
     return Serving(shard, port=int(address.rsplit(":", 1)[1]))
 
@@ -168,7 +168,7 @@ def test_a_connection_that_was_cut_is_made_anew(quick: None) -> None:
     channel.send(read(1))
     dying.hear()
     dying.server.close()
-    server = serving(Shard(ShardSettings(0, 1, 0, None, lambda groups: None)), dying.address)
+    server = serving(ServerShard(ShardSettings(0, 1, 0, None, lambda groups: None)), dying.address)
     channel.send(read(2))
     assert channel.answer(1)[0].number == 1
     assert channel.answer(2)[0].number == 2

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from flambeau.errors import ModelError
-from flambeau.parameter_server.dense_layout import DenseLayout, DenseParameter, Piece
+from flambeau.parameter_server.dense_layout import DenseLayout, DenseParameter, ParameterSlice
 
 
 def two_layers() -> nn.Sequential:
@@ -112,7 +112,11 @@ def test_ranges_follow_each_other_and_are_equal_up_to_one(shards):
 
 
 def test_pieces_are_counted_from_the_start_of_the_range():
-    assert layout().pieces(4, 9) == [Piece(0, 0, 2), Piece(1, 2, 4), Piece(2, 4, 5)]
+    assert layout().pieces(4, 9) == [
+        ParameterSlice(0, 0, 2),
+        ParameterSlice(1, 2, 4),
+        ParameterSlice(2, 4, 5),
+    ]
 
 
 def test_an_empty_range_has_no_pieces():

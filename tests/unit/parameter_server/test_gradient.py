@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flambeau.parameter_server.gradient import Gradient, weighted_mean
-from flambeau.tables.folding import Fold
+from flambeau.tables.index.unique_ids import Fold
 
 DIM, DENSE = 2, 5
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flambeau.parameter_server.partition import split
-from flambeau.tables.hashing import shards_of
+from flambeau.tables.index.hashing import shards_of
 
 distinct = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=60)
 counts = st.integers(1, 5)

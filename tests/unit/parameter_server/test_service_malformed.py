@@ -16,9 +16,9 @@ from flambeau.parameter_server.protocol import (
     Initialise,
     Key,
     Load,
-    Part,
     Pull,
     Push,
+    TablePart,
 )
 
 ITEM = TableSpec("item", 2, dtype="fp64", optimizer=sgd())
@@ -36,13 +36,13 @@ PUSH = Push(
     weight=1.0,
     version=0,
     finite=True,
-    parts=[Part(0, 3)],
+    parts=[TablePart(0, 3)],
     dense=True,
     absent=[],
     rates=[1.0],
     factor=1.0,
     compression="none",
-    want=[Part(0, 2)],
+    want=[TablePart(0, 2)],
 )
 SOUND = [IDS, GRADS, DENSE, WANT]
 
@@ -51,13 +51,13 @@ MALFORMED: dict[str, tuple[dict[str, Any], list[Any], str]] = {
     "gradients too few": ({}, [IDS, GRADS[:2], DENSE, WANT], "32 bytes for 6 numbers"),
     "gradients of float32": ({}, [IDS, np.ones((3, 2), np.float32), DENSE, WANT], "24 bytes for 6"),
     "gradients not compressed": ({"compression": "bf16"}, SOUND, "48 bytes for 6 numbers of 2"),
-    "a negative count": ({"parts": [Part(0, -3)]}, SOUND, "for -3 numbers"),
-    "a huge count": ({"parts": [Part(0, 2**62)]}, SOUND, "24 bytes for 4611686018427387904"),
+    "a negative count": ({"parts": [TablePart(0, -3)]}, SOUND, "for -3 numbers"),
+    "a huge count": ({"parts": [TablePart(0, 2**62)]}, SOUND, "24 bytes for 4611686018427387904"),
     "dense too short": ({}, [IDS, GRADS, DENSE[:3], WANT], "24 bytes for 4 numbers"),
     "wanted ids too few": ({}, [IDS, GRADS, DENSE, WANT[:1]], "8 bytes for 2 numbers"),
-    "an unknown table": ({"parts": [Part(1, 3)]}, SOUND, "no table number 1"),
-    "a negative table": ({"parts": [Part(-1, 3)]}, SOUND, "no table number -1"),
-    "an unknown table wanted": ({"want": [Part(4, 2)]}, SOUND, "no table number 4"),
+    "an unknown table": ({"parts": [TablePart(1, 3)]}, SOUND, "no table number 1"),
+    "a negative table": ({"parts": [TablePart(-1, 3)]}, SOUND, "no table number -1"),
+    "an unknown table wanted": ({"want": [TablePart(4, 2)]}, SOUND, "no table number 4"),
     "a buffer too few": ({}, SOUND[:3], "3 buffers instead of 4"),
     "a buffer too many": ({}, [*SOUND, DENSE], "5 buffers instead of 4"),
     "no buffers": ({}, [], "0 buffers instead of 4"),
@@ -119,9 +119,9 @@ def test_a_push_before_anything_is_declared_is_refused() -> None:
 @pytest.mark.parametrize(
     ("parts", "buffers", "message"),
     [
-        ([Part(0, 3)], [], "0 buffers instead of 1"),
-        ([Part(0, 2)], [IDS], "24 bytes for 2 numbers"),
-        ([Part(9, 3)], [IDS], "no table number 9"),
+        ([TablePart(0, 3)], [], "0 buffers instead of 1"),
+        ([TablePart(0, 2)], [IDS], "24 bytes for 2 numbers"),
+        ([TablePart(9, 3)], [IDS], "no table number 9"),
     ],
 )
 def test_a_malformed_pull_is_refused(parts, buffers, message) -> None:

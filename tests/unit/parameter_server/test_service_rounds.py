@@ -10,7 +10,7 @@ from torch import nn
 
 from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.tables import TableSpec
-from flambeau.coordination.round_messages import AskSum, Staged, Summed
+from flambeau.coordination.round_messages import NormReply, NormRequest, Staged
 from flambeau.embeddings.backend import TableGradient
 from flambeau.parameter_server.client import PendingPush, ServerClient, Update
 from flambeau.parameter_server.protocol import Key
@@ -188,10 +188,10 @@ def test_shards_tell_the_norm_of_the_mean_and_scale_it() -> None:
         update = Update(Key(0, 0, 0, 0), 1, 2, 1.0, rates=[1.0])
         pending = [w.begin_push(update, [own], np.array([4.0] * 4)) for w in workers]
         servers.hear(2)
-        servers.decide(AskSum(0, [0, 1]))
+        servers.decide(NormRequest(0, [0, 1]))
         sums = [report for (report,) in servers.hear()]
         assert [(s.shard, s.generation, s.round) for s in sums] == [(0, 0, 0), (1, 0, 0)]
-        assert all(isinstance(report, Summed) for report in sums)
+        assert all(isinstance(report, NormReply) for report in sums)
         assert sum(report.squares for report in sums) == pytest.approx(120 * 4 + 4 * 16)
         servers.commit(0, [0, 1], scale=0.25)
         for worker, push in zip(workers, pending, strict=True):

@@ -15,7 +15,7 @@ from flambeau.errors import CheckpointError, ModelError, SnapshotLostError
 from flambeau.parameter_server.client import ServerClient, Update
 from flambeau.parameter_server.protocol import AwaitSnapshot, Key, TakeSnapshot
 from flambeau.parameter_server.restoring import Restoring, read_states
-from flambeau.parameter_server.shard import Shard, ShardSettings
+from flambeau.parameter_server.shard import ServerShard, ShardSettings
 
 ADAM = OptimizerSpec(name="adam", args={"lr": 0.1})
 ITEM = TableSpec("item", 2, dtype="fp64", optimizer=ADAM)
@@ -229,7 +229,7 @@ def test_a_worker_goes_on_with_a_server_that_took_the_place_of_a_lost_one(tmp_pa
         servers.snapshot(folder, [])
         client.finish_push(client.begin_push(steps[1], [], np.full(2, 0.25)))
         servers.shards[0].stop()
-        shard = Shard(ShardSettings(0, 1, SEED, None, torch.optim.SGD))
+        shard = ServerShard(ShardSettings(0, 1, SEED, None, torch.optim.SGD))
         servers.shards[0] = Serving(shard, restoring=Restoring(folder))
         out = np.empty(2)
         result = client.finish_push(client.begin_push(steps[2], [], np.full(2, 0.125)), out)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from flambeau.config.tables import TableSpec
-from flambeau.parameter_server.protocol import Key, Part, Push
+from flambeau.parameter_server.protocol import Key, Push, TablePart
 from flambeau.parameter_server.statistics import Latencies, ServerStatistics
 from flambeau.tables.table import Table
 
 
-def push(*parts: Part) -> Push:
+def push(*parts: TablePart) -> Push:
     return Push(
         1, 0, Key(0, 0, 0, 0), 1, 1, 1.0, 0, True, list(parts), False, [], [], 1.0, "none", []
     )
@@ -51,7 +51,7 @@ def test_requests_rows_and_time_add_up() -> None:
     statistics = ServerStatistics()
     statistics.pulled([(0, np.arange(3)), (1, np.arange(4))], 0.5)
     statistics.pulled([], 0.25)
-    statistics.pushed(push(Part(0, 2), Part(1, 5)), 1.0)
+    statistics.pushed(push(TablePart(0, 2), TablePart(1, 5)), 1.0)
     statistics.committed(2.0)
     summary = statistics.summary([])
     counts = {"pulls": 2, "rows_pulled": 7, "pushes": 1, "rows_pushed": 7, "rounds": 1}

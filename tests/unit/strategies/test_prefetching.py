@@ -16,7 +16,7 @@ from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.errors import ModelError
 from flambeau.parameter_server.client import Update
 from flambeau.parameter_server.protocol import Key
-from flambeau.strategies.served import ServedTables
+from flambeau.strategies.server_tables import ServedTables
 
 ADAM = OptimizerSpec(name="adam", args={"lr": 0.3})
 ITEM = TableSpec("item", 3, dtype="fp64", optimizer=ADAM)

@@ -12,7 +12,7 @@ from flambeau.embeddings.externalizing import externalize
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.parameter_server.client import Update
 from flambeau.parameter_server.protocol import Key
-from flambeau.strategies.served import WINDOW, ServedTables
+from flambeau.strategies.server_tables import WINDOW, ServedTables
 
 ITEM = TableSpec("item", 2, dtype="fp64", optimizer=sgd())
 

@@ -21,8 +21,8 @@ from flambeau.parameter_server.client import ServerClient
 from flambeau.strategies.all_reduce import AllReduceStrategy
 from flambeau.strategies.base import Clipping, StepShare, Strategy
 from flambeau.strategies.group import Solo
+from flambeau.strategies.local_tables import LocalTables
 from flambeau.strategies.parameter_server import ParameterServerStrategy
-from flambeau.strategies.tables import OwnTables
 
 ITEM = TableSpec("item", 3, dtype="fp64", optimizer=OptimizerSpec(name="adagrad", args={"lr": 0.2}))
 RATE = 0.05
@@ -80,7 +80,7 @@ def servers() -> Iterator[Servers]:
 def test_it_learns_what_one_process_learns(servers: Servers, prefetch, clipping) -> None:
     given = batches(10)
     alone, together = Model(None), Model(prefetch)
-    own = OwnTables(InProcessTables(SEED))
+    own = LocalTables(InProcessTables(SEED))
     strategy = AllReduceStrategy(AllReduce(), Solo(), clipping, own, RATE)
     expected = train(strategy, alone, given)
     found = train(served(servers.client(), clipping), together, given)

@@ -15,9 +15,9 @@ from flambeau.checkpoint.manifest import FileEntry
 from flambeau.config.tables import TableSpec
 from flambeau.errors import CheckpointError
 from flambeau.inference.exported_tables import ExportedFile, write_table
-from flambeau.tables.checksums import BLOCK, block_sums, combined
-from flambeau.tables.files import TableFile, TableFileWriter
-from flambeau.tables.snapshot import Chunk
+from flambeau.tables.saved.checksums import BLOCK, block_sums, combined
+from flambeau.tables.saved.snapshot import Chunk
+from flambeau.tables.saved.table_files import TableFile, TableFileWriter
 
 ROWS, DIM = 20_000, 5
 SPEC = TableSpec(name="item", dim=DIM)

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flambeau.tables.index import Index
-from flambeau.tables.index_kernels import SUBTABLES
+from flambeau.tables.index.index import Index
+from flambeau.tables.index.index_kernels import SUBTABLES
 
 EXTREMES = [-(2**63), 2**63 - 1, 0, -1, 1]
 ids = st.lists(st.one_of(st.sampled_from(EXTREMES), st.integers(-40, 40)), max_size=60)

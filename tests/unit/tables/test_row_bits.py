@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flambeau.tables.bits import RowBits
+from flambeau.tables.index.bits import RowBits
 
 rows = st.lists(st.integers(0, 300), max_size=40)
 

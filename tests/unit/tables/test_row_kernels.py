@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flambeau.tables import row_kernels
-from flambeau.tables.folding import Fold
-from flambeau.tables.hashing import shards_of
+from flambeau.tables.index.hashing import shards_of
+from flambeau.tables.index.unique_ids import Fold
 from flambeau.tables.slabs import Slabs
 
 FOLD = Fold()

@@ -14,8 +14,8 @@ from flambeau.checkpoint.tree import flatten, unflatten
 from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.tables import Capacity, MinCount, TableSpec
 from flambeau.errors import CheckpointError, ModelError
-from flambeau.tables.hashing import Ids, shards_of
-from flambeau.tables.saving import SavedTable, TablesSnapshot, restore_tables
+from flambeau.tables.index.hashing import Ids, shards_of
+from flambeau.tables.saved.saving import SavedTable, TablesSnapshot, restore_tables
 from flambeau.tables.table import Table
 
 ADAM = OptimizerSpec(name="adam", args={"lr": 0.1})
@@ -227,7 +227,7 @@ def test_a_table_that_the_checkpoint_does_not_have_begins_empty(tmp_path) -> Non
 
 
 def test_restoring_breathes_while_it_loads(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("flambeau.tables.saving.LOAD_ROWS", 10)
+    monkeypatch.setattr("flambeau.tables.saved.saving.LOAD_ROWS", 10)
     tables = trained([spec()])
     breaths: list[int] = []
     dumps = save(tables, tmp_path / "one")

@@ -8,7 +8,7 @@ import pytest
 from flambeau.config.optimizer import optim
 from flambeau.config.tables import Capacity, Initializer, TableSpec, TimeToLive
 from flambeau.tables import eviction
-from flambeau.tables.index_kernels import SUBTABLES
+from flambeau.tables.index.index_kernels import SUBTABLES
 from flambeau.tables.table import Table
 
 
@@ -18,8 +18,8 @@ def table(setting: Any, shards: int = 1) -> Table:
     return Table(spec, 0, optim("sgd", lr=1.0), shards=shards)
 
 
-def push(subject: Table, *ids: int, **moment: Any) -> None:
-    subject.push(np.array(ids), -np.ones((len(ids), 1), np.float32), **moment)
+def push(subject: Table, *ids: int, **sync_point: Any) -> None:
+    subject.push(np.array(ids), -np.ones((len(ids), 1), np.float32), **sync_point)
 
 
 def has(subject: Table, *ids: int) -> list[bool]:

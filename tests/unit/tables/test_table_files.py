@@ -18,12 +18,12 @@ from safetensors.torch import load_file
 from flambeau.checkpoint.manifest import FileEntry, Manifest, TableEntry
 from flambeau.config.tables import Initializer, TableSpec
 from flambeau.errors import CheckpointError
-from flambeau.tables.files import TableFile, TableFileWriter, table_file_name
-from flambeau.tables.hashing import shards_of
-from flambeau.tables.mapped import MappedTable, open_tables
+from flambeau.tables.index.hashing import shards_of
 from flambeau.tables.precision import COMPUTED, narrow
-from flambeau.tables.snapshot import Chunk
-from flambeau.tables.table_slots import MOST_ROWS
+from flambeau.tables.saved.mapped import MappedTable, open_tables
+from flambeau.tables.saved.snapshot import Chunk
+from flambeau.tables.saved.table_files import TableFile, TableFileWriter, table_file_name
+from flambeau.tables.saved.table_slots import MOST_ROWS
 
 EXTREMES = [-(2**63), 2**63 - 1, 0, -1]
 DIM = 3

@@ -10,8 +10,8 @@ import pytest
 
 from flambeau.config.tables import TableSpec
 from flambeau.errors import DataError
-from flambeau.tables import importing
-from flambeau.tables.importing import import_vectors
+from flambeau.tables.saved import importing
+from flambeau.tables.saved.importing import import_vectors
 from flambeau.tables.table import Table
 
 LISTS = [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float16(), 2)]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from flambeau.config.optimizer import optim
 from flambeau.config.tables import Capacity, TableSpec
-from flambeau.tables import snapshot as snapshots
-from flambeau.tables.snapshot import Chunk, TableSnapshot
+from flambeau.tables.saved import snapshot as snapshots
+from flambeau.tables.saved.snapshot import Chunk, TableSnapshot
 from flambeau.tables.table import Table
 
 Content = dict[int, tuple[Any, ...]]

@@ -14,28 +14,28 @@ from torch.optim import SGD, Optimizer
 from training_in_memory import SHAPE, Calls, Model, StopAt
 
 from flambeau.config import Binding, CodeRef, FileData, JobSettings
-from flambeau.coordination.protocol import Moment
+from flambeau.coordination.protocol import SyncPoint
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.strategies.base import StepShare, Strategy
 from flambeau.strategies.group import Group, Solo
+from flambeau.training.async_loop import (
+    AsyncParts,
+    AsyncTrainer,
+    BatchReport,
+    SyncPointLike,
+    TaskBatch,
+    TaskFeedLike,
+)
 from flambeau.training.best import Best
 from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.evaluation import Scores
-from flambeau.training.free_loop import (
-    BatchReport,
-    Conductor,
-    FreeParts,
-    FreeTrainer,
-    MomentLike,
-    TaskBatch,
-)
 from flambeau.training.losses import build_loss
 from flambeau.training.position import Position
 from flambeau.training.schedules import FactorSchedule
 from flambeau.training.step import StandardStep
 
-Item = TaskBatch | MomentLike
+Item = TaskBatch | SyncPointLike
 
 
 def batch_of(
@@ -46,15 +46,15 @@ def batch_of(
     return TaskBatch(epoch, task, number, batch, last, updates)
 
 
-def moment(step: int, epoch: int = 0, number: int = 0, **what: Any) -> Moment:
+def sync_point(step: int, epoch: int = 0, number: int = 0, **what: Any) -> SyncPoint:
     asked = {"evaluate": False, "save": False, "last": False, "plan": {}, "progress": {}, **what}
-    return Moment(number, step, epoch, **asked)
+    return SyncPoint(number, step, epoch, **asked)
 
 
-LAST = moment(9, last=True)
+LAST = sync_point(9, last=True)
 
 
-class Given(Conductor):
+class Given(TaskFeedLike):
     """Hands out a list, and remembers what it is told."""
 
     def __init__(self, items: list[Item]) -> None:
@@ -72,11 +72,11 @@ class Given(Conductor):
     def trained(self, report: BatchReport) -> None:
         self.reports.append(report)
 
-    def met(self, moment: MomentLike, *, stop: bool, progress: dict[str, Any]) -> None:
-        self.meetings.append((moment.number, stop, progress))
+    def met(self, sync_point: SyncPointLike, *, stop: bool, progress: dict[str, Any]) -> None:
+        self.meetings.append((sync_point.number, stop, progress))
 
 
-class Free(Strategy):
+class TaskCoordinator(Strategy):
     """Applies gradients at once, and remembers what it was asked."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Training:
     patience: int | None = None
 
     def __post_init__(self) -> None:
-        self.model, self.strategy, self.conductor = Model(), Free(), Given(self.items)
+        self.model, self.strategy, self.feed = Model(), TaskCoordinator(), Given(self.items)
         self.saved: list[tuple[int, bool]] = []
         self.events: list[str] = []
         self.stops = 0
@@ -142,13 +142,13 @@ class Training:
         binder = Binder(Binding(label="y"), self.model.forward, SHAPE)
         self.view = TrainingView(self.model, optimizers, Path(), 0, 1, log=lambda values: None)
         self.schedule = FactorSchedule(optimizers[""], lambda updates, epochs: 0.5**updates)
-        parts = FreeParts(
+        parts = AsyncParts(
             model=self.model,
             optimizers=optimizers,
             schedules={"": self.schedule},
             strategy=self.strategy,
             group=self.group,
-            conductor=self.conductor,
+            feed=self.feed,
             step=StandardStep(
                 self.model, binder, build_loss("mse"), self.strategy, contextlib.nullcontext
             ),
@@ -166,7 +166,7 @@ class Training:
             early_stopping={"patience": self.patience} if self.patience else None,
         )
         best = Best("loss") if self.losses is not None else None
-        self.trainer = FreeTrainer(settings, parts, self.position, best)
+        self.trainer = AsyncTrainer(settings, parts, self.position, best)
 
     def save(self, metrics: dict[str, float], *, best: bool) -> None:
         self.saved.append((self.position.step, best))
@@ -205,7 +205,7 @@ def test_a_gradient_is_known_by_its_place_in_the_data() -> None:
 def test_every_batch_is_reported_after_it_was_trained_on() -> None:
     items = [batch_of(0, 0), batch_of(0, 1, rows=2, last=True)]
     training = Training([*items, LAST]).run()
-    reports = training.conductor.reports
+    reports = training.feed.reports
     assert [report.item for report in reports] == items
     assert [report.lr for report in reports] == [0.05, 0.025]
     assert all(report.waiting_seconds == 0.25 for report in reports)
@@ -217,7 +217,7 @@ def test_a_loss_that_is_not_known_is_reported_as_nan() -> None:
     training = Training([batch_of(0, 0), LAST])
     training.trainer._parts.step = lambda batch, share, number: math.inf  # type: ignore[assignment]
     training.run()
-    assert math.isnan(training.conductor.reports[0].loss)
+    assert math.isnan(training.feed.reports[0].loss)
 
 
 def test_schedules_move_on_as_often_as_all_workers_together_update() -> None:
@@ -269,7 +269,7 @@ def test_what_a_moment_said_is_newer_than_what_came_with_a_batch_read_before() -
     old, new = ({**empty, "history": [{"step": step, "loss": 1.0}]} for step in (3, 4))
     first = batch_of(0, 0)
     assert isinstance(first, TaskBatch)
-    items = [moment(4, progress=new), replace(first, progress=old), LAST]
+    items = [sync_point(4, progress=new), replace(first, progress=old), LAST]
     assert Training(items).run().trainer.milestones.history == new["history"]
 
 
@@ -287,9 +287,9 @@ def test_the_next_batch_is_shown_to_a_strategy_that_looks_ahead(ahead: bool) -> 
 
 
 def test_at_a_moment_all_workers_have_the_same_position() -> None:
-    training = Training([batch_of(0, 0), moment(5, epoch=2), LAST], position=Position(step=1))
+    training = Training([batch_of(0, 0), sync_point(5, epoch=2), LAST], position=Position(step=1))
     places = []
-    training.trainer.on_moment = lambda moment: places.append(
+    training.trainer.on_sync_point = lambda sync_point: places.append(
         (training.position.step, training.position.epoch)
     )
     training.run()
@@ -300,32 +300,32 @@ def test_at_a_moment_all_workers_have_the_same_position() -> None:
 
 
 def test_replicas_are_made_equal_at_each_moment() -> None:
-    assert Training([moment(0), LAST]).run().strategy.synchronized == 2
+    assert Training([sync_point(0), LAST]).run().strategy.synchronized == 2
 
 
 def test_a_moment_evaluates_and_saves_when_it_is_asked_to() -> None:
-    moments = [
-        moment(1, number=1, evaluate=True),
-        moment(2, number=2, save=True),
-        moment(3, number=3),
-        moment(4, number=4, evaluate=True, save=True, last=True),
+    sync_points = [
+        sync_point(1, number=1, evaluate=True),
+        sync_point(2, number=2, save=True),
+        sync_point(3, number=3),
+        sync_point(4, number=4, evaluate=True, save=True, last=True),
     ]
-    training = Training(moments, losses=[2.0, 3.0]).run()
+    training = Training(sync_points, losses=[2.0, 3.0]).run()
     assert training.events == ["evaluation"] * 2
     assert training.saved == [(1, True), (2, False), (4, False)]
-    assert [number for number, _, _ in training.conductor.meetings] == [1, 2, 3, 4]
+    assert [number for number, _, _ in training.feed.meetings] == [1, 2, 3, 4]
 
 
 def test_it_ends_with_the_last_moment_and_not_before() -> None:
     later = batch_of(0, 1)
-    training = Training([moment(0), batch_of(0, 0), LAST, later]).run()
-    assert len(training.conductor.reports) == 1
-    assert training.conductor.next() is later
+    training = Training([sync_point(0), batch_of(0, 0), LAST, later]).run()
+    assert len(training.feed.reports) == 1
+    assert training.feed.next() is later
 
 
 def test_callbacks_are_told_everything_in_order() -> None:
     calls = Calls()
-    items = [batch_of(0, 0), batch_of(1, 0), moment(3, epoch=1), batch_of(0, 0, epoch=1), LAST]
+    items = [batch_of(0, 0), batch_of(1, 0), sync_point(3, epoch=1), batch_of(0, 0, epoch=1), LAST]
     Training(items, callback=calls, position=Position(step=0)).run()
     # Another worker made the third step of the first epoch.
     steps = [("step", 1), ("step", 2), ("epoch", 3), ("step", 4)]
@@ -336,32 +336,32 @@ def test_a_callback_asks_the_coordinator_once_to_stop() -> None:
     items = [batch_of(0, number) for number in range(4)]
     training = Training([*items, LAST], callback=StopAt(2)).run()
     assert training.stops == 1
-    assert [stop for _, stop, _ in training.conductor.meetings] == [True]
+    assert [stop for _, stop, _ in training.feed.meetings] == [True]
 
 
 @pytest.mark.parametrize(("stops", "status"), [(True, "stopped"), (False, "finished")])
 def test_a_training_that_is_stopped_is_not_finished(stops: bool, status: str) -> None:
-    training = Training([batch_of(0, 0), moment(1, last=True, stops=stops)])
+    training = Training([batch_of(0, 0), sync_point(1, last=True, stops=stops)])
     assert training.trainer.run() == status
 
 
 def test_without_a_callback_nobody_asks_to_stop() -> None:
     training = Training([batch_of(0, 0), LAST]).run()
-    assert (training.stops, training.conductor.meetings[0][1]) == (0, False)
+    assert (training.stops, training.feed.meetings[0][1]) == (0, False)
 
 
 def test_early_stopping_is_said_at_the_moment_that_finds_it() -> None:
-    moments = [moment(step, number=step, evaluate=True) for step in (1, 2)]
-    training = Training([*moments, LAST], losses=[1.0, 2.0], patience=1).run()
-    assert [stop for _, stop, _ in training.conductor.meetings] == [False, True, True]
+    sync_points = [sync_point(step, number=step, evaluate=True) for step in (1, 2)]
+    training = Training([*sync_points, LAST], losses=[1.0, 2.0], patience=1).run()
+    assert [stop for _, stop, _ in training.feed.meetings] == [False, True, True]
     assert training.trainer.milestones.finished_early
 
 
 def test_a_worker_that_joins_later_goes_on_from_what_the_others_had_reached() -> None:
-    first = Training([moment(1, evaluate=True), LAST], losses=[1.0]).run()
-    reached = first.conductor.meetings[0][2]
+    first = Training([sync_point(1, evaluate=True), LAST], losses=[1.0]).run()
+    reached = first.feed.meetings[0][2]
     joined = Training(
-        [moment(2, evaluate=True, progress=reached), LAST], losses=[2.0], patience=1
+        [sync_point(2, evaluate=True, progress=reached), LAST], losses=[2.0], patience=1
     ).run()
     history = joined.trainer.milestones.history
     assert [entry["loss"] for entry in history] == [1.0, 2.0]

@@ -21,7 +21,7 @@ from flambeau.embeddings.attach import attach
 from flambeau.embeddings.in_process import InProcessTables
 from flambeau.embeddings.lookups import Lookups
 from flambeau.errors import ConfigError
-from flambeau.job.opening import shape_of
+from flambeau.runs.open_data import shape_of
 
 PART = "part-00000"
 

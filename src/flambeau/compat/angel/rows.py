@@ -17,7 +17,7 @@ from flambeau.data.arrow_columns import to_columns
 from flambeau.data.jagged import Jagged
 from flambeau.data.sources.files import size_of
 from flambeau.data.sources.paths import find_files
-from flambeau.data.sources.text_source import SHARD_BYTES
+from flambeau.data.sources.text.text_source import SHARD_BYTES
 from flambeau.errors import ConfigError
 
 #: Smaller shards would cost more to hand out than they spread the work.

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from flambeau.checkpoint.durable import write_atomically
 from flambeau.compat.angel import torchscript
 from flambeau.errors import DataError
-from flambeau.tables.mapped import MappedTable
-from flambeau.tables.table_export import vectors, write_vectors
+from flambeau.tables.saved.mapped import MappedTable
+from flambeau.tables.saved.table_export import vectors, write_vectors
 
 DENSE = "dense.safetensors"
 ROWS_AT_ONCE = 1 << 16

@@ -23,13 +23,13 @@ from flambeau.config import (
     Schedule,
     Spark,
 )
+from flambeau.driver.fit import run_job
+from flambeau.driver.job_packager import JobPackager
+from flambeau.driver.label_mapping import recognised
+from flambeau.driver.result import Result
 from flambeau.errors import ConfigError
-from flambeau.job.describe import Description
-from flambeau.job.fit import run_job
-from flambeau.job.label_mapping import recognised
-from flambeau.job.result import Result
 from flambeau.observe import Observer
-from flambeau.tables.mapped import open_tables
+from flambeau.tables.saved.mapped import open_tables
 
 MOMENTUM = 0.9
 #: Settings of a Spark session that say how many processes there are, as Angel's jobs have them.
@@ -58,7 +58,7 @@ class Training:
     def run(self, watching: Sequence[Observer] = ()) -> Result:
         """Train, write what the job asks for, and give the result."""
         run = RunDirectory(self._run_path())
-        with run.lock(), Description(run.path) as description:
+        with run.lock(), JobPackager(run.path) as description:
             settings = self._settings(description)
             result = run_job(run, settings, description, resume="never", watching=watching)
         self._write(run, result)
@@ -70,7 +70,7 @@ class Training:
         now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
         return Path("runs") / f"{Path(self._job.torch_model_path).stem}-{now}"
 
-    def _settings(self, description: Description) -> JobSettings:
+    def _settings(self, description: JobPackager) -> JobSettings:
         job = self._job
         train, valid = rows.train_and_held_out(job, self._form)
         dense, tables = optimizers(job.optimizer, job.step_size)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flambeau.data.generated.drawing import MISSING_NUMBER, Rows
+from flambeau.data.generated.drawing import MISSING_NUMBER, DrawnRows
 from flambeau.data.generated.effects import Array
 from flambeau.data.generated.settings import ClickLog
 from flambeau.data.generated.text_rows import as_lines, as_texts
@@ -18,7 +18,7 @@ class TextDay:
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=0)
 
-    def write(self, first: int, labels: Array, rows: Rows) -> None:
+    def write(self, first: int, labels: Array, rows: DrawnRows) -> None:
         """Append lines."""
         rest = as_lines(labels, rows)
         while rest:
@@ -44,7 +44,7 @@ class ParquetDay:
         self._schema = pa.schema(kinds)
         self._writer = pq.ParquetWriter(path, self._schema)
 
-    def write(self, first: int, labels: Array, rows: Rows) -> None:
+    def write(self, first: int, labels: Array, rows: DrawnRows) -> None:
         """Append a row group."""
         count = len(labels)
         columns = [

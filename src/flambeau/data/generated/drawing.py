@@ -21,7 +21,7 @@ _TO_53_BITS = 1.0 / (1 << 53)
 
 
 @dataclass(frozen=True)
-class Rows:
+class DrawnRows:
     """Consecutive rows, and what their labels are drawn from.
 
     `codes` [rows, fields] are the ids as 32 bits where `present`; `numbers` [rows, dense] are
@@ -35,10 +35,10 @@ class Rows:
     chances: Array
 
 
-def draw(world: World, day: int, first: int, count: int, stream: int = 0) -> Rows:
+def draw(world: World, day: int, first: int, count: int, stream: int = 0) -> DrawnRows:
     """Rows `first`, `first + 1`, ... of a stream, as they are on that day."""
     fields, dense = len(world.cardinality), len(world.dense_octaves)
-    rows = Rows(
+    rows = DrawnRows(
         codes=np.empty((count, fields), np.uint32),
         present=np.empty((count, fields), np.bool_),
         numbers=np.empty((count, dense), np.int32),

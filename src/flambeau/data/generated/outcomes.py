@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flambeau.data.generated.drawing import Rows
+from flambeau.data.generated.drawing import DrawnRows
 from flambeau.data.generated.effects import Array
 from flambeau.data.generated.probabilities import Probabilities
 from flambeau.data.generated.settings import ClickLog
@@ -23,7 +23,7 @@ def scored_tasks(log: ClickLog) -> tuple[str, ...]:
     return ("click",) if len(log.labels) == 1 else (*log.labels, "conversion_after_click")
 
 
-def outcomes(log: ClickLog, probabilities: Probabilities, rows: Rows) -> Outcomes:
+def outcomes(log: ClickLog, probabilities: Probabilities, rows: DrawnRows) -> Outcomes:
     """The labels that a row's chances give."""
     click = probabilities.click(rows.parts)
     clicked = rows.chances[:, 0] < click

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.data.generated.drawing import MISSING_NUMBER, Rows
+from flambeau.data.generated.drawing import MISSING_NUMBER, DrawnRows
 from flambeau.data.generated.effects import Array
 from flambeau.kernels.compiled import inlined, kernel
 
@@ -16,7 +16,7 @@ _LONGEST_NUMBER = 12
 _LONGEST_CODE = 9
 
 
-def as_lines(labels: Array, rows: Rows) -> memoryview:
+def as_lines(labels: Array, rows: DrawnRows) -> memoryview:
     """The lines of rows as bytes, `labels` [rows, tasks] first. What is missing is empty."""
     longest = 2 * labels.shape[1] + _LONGEST_NUMBER * rows.numbers.shape[1]
     longest += _LONGEST_CODE * rows.codes.shape[1]

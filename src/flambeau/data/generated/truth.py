@@ -47,7 +47,7 @@ class Truth(Settings):
         return cls.parse(json.loads(path.read_text(encoding="utf-8")), str(path))
 
 
-class Scoring:
+class TruthScores:
     """Scores rows that come in pieces. Its memory does not grow with the number of rows."""
 
     def __init__(self, most_exact: int = MOST_EXACT) -> None:
@@ -113,7 +113,7 @@ class TaskScoring:
     """Scores of all tasks."""
 
     def __init__(self, tasks: tuple[str, ...]) -> None:
-        self._tasks = {task: Scoring() for task in tasks}
+        self._tasks = {task: TruthScores() for task in tasks}
 
     def add(self, outcomes: dict[str, tuple[Array, Array]]) -> None:
         """Probabilities and labels by task."""

@@ -10,7 +10,7 @@ from flambeau.data.generated.truth import TaskScoring, Truth
 from flambeau.errors import DataError
 
 if TYPE_CHECKING:
-    from flambeau.data.generated.drawing import Rows
+    from flambeau.data.generated.drawing import DrawnRows
     from flambeau.data.generated.effects import Array
 
 TRUTH = "truth.json"
@@ -23,7 +23,7 @@ _OURS = re.compile(r"day_\d+\.(tsv|parquet)|truth\.json")
 class DayWriter(Protocol):
     """A file that a day's rows go to."""
 
-    def write(self, first: int, labels: "Array", rows: "Rows") -> None:
+    def write(self, first: int, labels: "Array", rows: "DrawnRows") -> None:
         """The next rows; `first` is the number of the first of them."""
 
     def close(self) -> None:

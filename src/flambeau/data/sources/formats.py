@@ -7,10 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from flambeau.config.data import FILE_FORMATS
-from flambeau.data.sources import arrow, csv, dummy, image_folder, libffm, libsvm, parquet
+from flambeau.data.sources import arrow, image_folder, parquet
 from flambeau.data.sources.files import first_bytes, is_url
 from flambeau.data.sources.listing import files_at
 from flambeau.data.sources.paths import Paths, find_files
+from flambeau.data.sources.text import csv, dummy, libffm, libsvm
 from flambeau.data.sources.urls import file_name, local_path, shown
 from flambeau.errors import DataError
 

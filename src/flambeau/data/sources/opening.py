@@ -19,17 +19,17 @@ from flambeau.data.source import Source
 from flambeau.data.sources.arrays import ArraySource
 from flambeau.data.sources.arrow import ArrowSource
 from flambeau.data.sources.cifar import CifarSource
-from flambeau.data.sources.criteo import open_criteo
-from flambeau.data.sources.csv import CsvSource
-from flambeau.data.sources.dummy import open_dummy
 from flambeau.data.sources.formats import infer_format
-from flambeau.data.sources.frame import open_frame
+from flambeau.data.sources.frame_source import open_frame
 from flambeau.data.sources.idx import IdxSource
 from flambeau.data.sources.image_folder import ImageFolderSource
-from flambeau.data.sources.libffm import open_libffm
-from flambeau.data.sources.libsvm import open_libsvm
 from flambeau.data.sources.parquet import ParquetSource
 from flambeau.data.sources.paths import Paths
+from flambeau.data.sources.text.criteo import open_criteo
+from flambeau.data.sources.text.csv import CsvSource
+from flambeau.data.sources.text.dummy import open_dummy
+from flambeau.data.sources.text.libffm import open_libffm
+from flambeau.data.sources.text.libsvm import open_libsvm
 from flambeau.data.sources.torch_dataset import (
     IterableDatasetSource,
     LoaderSource,

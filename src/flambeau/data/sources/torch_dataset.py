@@ -12,7 +12,7 @@ from torch.utils.data import default_collate
 from flambeau.data.batch import Batch, Column
 from flambeau.data.jagged import Jagged
 from flambeau.data.source import IndexedSource, IterableSource, Share
-from flambeau.data.sources.naming import Named, name_columns
+from flambeau.data.sources.text.naming import Named, name_columns
 from flambeau.errors import DataError
 
 

@@ -16,9 +16,9 @@ from flambeau.models.ctr.dcnv2 import DCNv2
 from flambeau.models.ctr.deepfm import DeepFM
 from flambeau.models.ctr.dlrm import DLRM
 from flambeau.models.ctr.ffm import FFM
-from flambeau.models.ctr.field_attention import FieldAttention
 from flambeau.models.ctr.final_mlp import FinalMLP
 from flambeau.models.ctr.fm import FM
+from flambeau.models.ctr.layers.field_attention import FieldAttention
 from flambeau.models.ctr.lr import LR
 from flambeau.models.ctr.pnn import PNN
 from flambeau.models.ctr.wide_and_deep import WideAndDeep

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
-from flambeau.models.ctr.fields import FieldEmbedding, Ids
-from flambeau.models.ctr.first_order import FirstOrder
-from flambeau.models.ctr.linear import Linear
-from flambeau.models.ctr.pairs import element_products
-from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
+from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
+from flambeau.models.ctr.layers.first_order import FirstOrder
+from flambeau.models.ctr.layers.linear import Linear
+from flambeau.models.ctr.layers.pairs import element_products
+from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings, settings_of
 
 
 @final

@@ -6,13 +6,13 @@ from typing import final
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
-from flambeau.models.ctr.base_rate import begin_at
-from flambeau.models.ctr.dense_values import DenseVectors, beside, checked
-from flambeau.models.ctr.fields import FieldEmbedding, Ids
-from flambeau.models.ctr.linear import Linear
-from flambeau.models.ctr.perceptron import Perceptron
-from flambeau.models.ctr.self_attention import SelfAttention
-from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
+from flambeau.models.ctr.layers.base_rate import begin_at
+from flambeau.models.ctr.layers.dense_values import DenseVectors, beside, checked
+from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
+from flambeau.models.ctr.layers.linear import Linear
+from flambeau.models.ctr.layers.perceptron import Perceptron
+from flambeau.models.ctr.layers.self_attention import SelfAttention
+from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings, settings_of
 
 
 @final

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.config.tables import TableSpec
-from flambeau.models.ctr.dense_layers import dense_layers
-from flambeau.models.ctr.fields import Ids
-from flambeau.models.ctr.flat_inputs import FlatInputs
-from flambeau.models.ctr.history import HistoryEmbedding, ItemEmbedding
+from flambeau.models.ctr.layers.dense_layers import dense_layers
+from flambeau.models.ctr.layers.fields import Ids
+from flambeau.models.ctr.layers.flat_inputs import FlatInputs
+from flambeau.models.ctr.layers.history import HistoryEmbedding, ItemEmbedding
 
 
 @final

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from flambeau.errors import ModelError
-from flambeau.models.ctr.dense_layers import dense_layers
-from flambeau.models.ctr.fields import Ids
-from flambeau.models.ctr.flat_inputs import FlatInputs
+from flambeau.models.ctr.layers.dense_layers import dense_layers
+from flambeau.models.ctr.layers.fields import Ids
+from flambeau.models.ctr.layers.flat_inputs import FlatInputs
 from flambeau.models.ctr.mmoe import checked_rates
 
 

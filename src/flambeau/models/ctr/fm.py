@@ -4,11 +4,11 @@ from typing import final
 
 from torch import Tensor, nn
 
-from flambeau.models.ctr.bags import BagEmbedding
-from flambeau.models.ctr.fields import FieldEmbedding, Ids
-from flambeau.models.ctr.first_order import FirstOrder
-from flambeau.models.ctr.pairs import half_difference, sum_of_products
-from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
+from flambeau.models.ctr.layers.bags import BagEmbedding
+from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
+from flambeau.models.ctr.layers.first_order import FirstOrder
+from flambeau.models.ctr.layers.pairs import half_difference, sum_of_products
+from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings, settings_of
 
 
 @final

@@ -4,9 +4,9 @@ from typing import final
 
 from torch import Tensor, nn
 
-from flambeau.models.ctr.fields import Ids
-from flambeau.models.ctr.first_order import FirstOrder
-from flambeau.models.ctr.table_settings import TableSettings
+from flambeau.models.ctr.layers.fields import Ids
+from flambeau.models.ctr.layers.first_order import FirstOrder
+from flambeau.models.ctr.layers.table_settings import TableSettings
 
 
 @final

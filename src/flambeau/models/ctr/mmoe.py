@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
-from flambeau.models.ctr.base_rate import require_share
-from flambeau.models.ctr.dense_layers import dense_layers
-from flambeau.models.ctr.fields import Ids
-from flambeau.models.ctr.flat_inputs import FlatInputs
+from flambeau.models.ctr.layers.base_rate import require_share
+from flambeau.models.ctr.layers.dense_layers import dense_layers
+from flambeau.models.ctr.layers.fields import Ids
+from flambeau.models.ctr.layers.flat_inputs import FlatInputs
 
 
 @final

@@ -9,9 +9,9 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from flambeau.config.tables import TableSpec
 from flambeau.errors import ModelError
-from flambeau.models.ctr.fields import Ids
-from flambeau.models.ctr.history import HistoryEmbedding, ItemEmbedding
-from flambeau.models.ctr.in_batch import InBatchLogits
+from flambeau.models.ctr.layers.fields import Ids
+from flambeau.models.ctr.layers.history import HistoryEmbedding, ItemEmbedding
+from flambeau.models.ctr.layers.in_batch import InBatchLogits
 
 
 @final

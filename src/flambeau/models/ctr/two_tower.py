@@ -6,10 +6,10 @@ from typing import Any, final
 from torch import Tensor, nn
 from torch.nn import functional
 
-from flambeau.models.ctr.dense_layers import dense_layers
-from flambeau.models.ctr.fields import Ids
-from flambeau.models.ctr.flat_inputs import FlatInputs
-from flambeau.models.ctr.in_batch import InBatchLogits
+from flambeau.models.ctr.layers.dense_layers import dense_layers
+from flambeau.models.ctr.layers.fields import Ids
+from flambeau.models.ctr.layers.flat_inputs import FlatInputs
+from flambeau.models.ctr.layers.in_batch import InBatchLogits
 
 
 @final

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
-from flambeau.models.ctr.dense_values import beside, checked
-from flambeau.models.ctr.fields import FieldEmbedding, Ids
-from flambeau.models.ctr.first_order import FirstOrder
-from flambeau.models.ctr.linear import Linear
-from flambeau.models.ctr.perceptron import Perceptron
-from flambeau.models.ctr.table_settings import EMBEDDINGS, TableSettings, settings_of
+from flambeau.models.ctr.layers.dense_values import beside, checked
+from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
+from flambeau.models.ctr.layers.first_order import FirstOrder
+from flambeau.models.ctr.layers.linear import Linear
+from flambeau.models.ctr.layers.perceptron import Perceptron
+from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings, settings_of
 
 
 @final

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from flambeau.training.metrics.rows import Array, Rows, labelled_rows
+from flambeau.training.metrics.rows import Array, LabelledRows, labelled_rows
 
 State = dict[str, Array]
 
@@ -44,7 +44,7 @@ class Metric(ABC):
             self._add(rows)
 
     @abstractmethod
-    def _add(self, rows: Rows) -> None:
+    def _add(self, rows: LabelledRows) -> None:
         """Take in some rows."""
 
     @abstractmethod
@@ -68,14 +68,14 @@ class SumMetric(Metric):
         self._sums: Array = np.zeros(0)
 
     @abstractmethod
-    def _terms(self, rows: Rows) -> Sequence[Array]:
+    def _terms(self, rows: LabelledRows) -> Sequence[Array]:
         """What to sum over rows, weight included: each [rows] or [rows, columns]."""
 
     @abstractmethod
     def _value(self, sums: Array) -> float:
         """The metric from its sums; their first dimension is the term."""
 
-    def _add(self, rows: Rows) -> None:
+    def _add(self, rows: LabelledRows) -> None:
         self._include(np.stack([term.sum(axis=0) for term in self._terms(rows)]))
 
     def _include(self, sums: Array) -> None:

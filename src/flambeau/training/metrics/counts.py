@@ -9,7 +9,7 @@ import torch
 
 from flambeau.errors import ModelError
 from flambeau.training.metrics.base import SumMetric, ratio
-from flambeau.training.metrics.rows import Array, Rows
+from flambeau.training.metrics.rows import Array, LabelledRows
 
 
 @final
@@ -20,7 +20,7 @@ class Accuracy(SumMetric):
     binary = True
     higher_is_better = True
 
-    def _terms(self, rows: Rows) -> Sequence[Array]:
+    def _terms(self, rows: LabelledRows) -> Sequence[Array]:
         return rows.weight * (rows.predicted_class() == rows.label), rows.weight
 
     def _value(self, sums: Array) -> float:
@@ -34,7 +34,7 @@ class Top5(SumMetric):
     name = "top5"
     higher_is_better = True
 
-    def _terms(self, rows: Rows) -> Sequence[Array]:
+    def _terms(self, rows: LabelledRows) -> Sequence[Array]:
         if rows.output.ndim == 1:
             raise ModelError("metric 'top5' needs outputs of [rows, classes]; use 'accuracy'")
         output = torch.from_numpy(rows.output)
@@ -55,7 +55,7 @@ class _Confusion(SumMetric):
     higher_is_better = True
     binary = True
 
-    def _terms(self, rows: Rows) -> Sequence[Array]:
+    def _terms(self, rows: LabelledRows) -> Sequence[Array]:
         classes = np.arange(rows.classes())
         predicted = rows.predicted_class()[:, None] == classes
         actual = rows.label[:, None] == classes

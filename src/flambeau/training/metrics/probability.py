@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 
 from flambeau.training.metrics.base import SumMetric, ratio
-from flambeau.training.metrics.rows import MAX_LOG_ODDS, Array, Rows, sigmoid
+from flambeau.training.metrics.rows import MAX_LOG_ODDS, Array, LabelledRows, sigmoid
 
 #: Losses of values that are no probabilities, whose labels may be any numbers.
 _VALUES = ("mse", "mae", "huber")
@@ -20,7 +20,7 @@ class LogLoss(SumMetric):
     binary = True
     higher_is_better = False
 
-    def _terms(self, rows: Rows) -> Sequence[Array]:
+    def _terms(self, rows: LabelledRows) -> Sequence[Array]:
         losses = _binary_losses(rows, self.name) if rows.output.ndim == 1 else _class_losses(rows)
         return rows.weight * losses, rows.weight
 
@@ -36,7 +36,7 @@ class NormalizedEntropy(SumMetric):
     binary = True
     higher_is_better = False
 
-    def _terms(self, rows: Rows) -> Sequence[Array]:
+    def _terms(self, rows: LabelledRows) -> Sequence[Array]:
         losses = _binary_losses(rows, self.name)
         return rows.weight * losses, rows.weight * rows.label, rows.weight
 
@@ -56,7 +56,7 @@ class Calibration(SumMetric):
     name = "calibration"
     higher_is_better = False
 
-    def _terms(self, rows: Rows) -> Sequence[Array]:
+    def _terms(self, rows: LabelledRows) -> Sequence[Array]:
         if rows.loss_name not in _VALUES:
             rows.require_binary(self.name)
         score = rows.score(self.name)
@@ -67,13 +67,13 @@ class Calibration(SumMetric):
         return ratio(*sums)
 
 
-def _binary_losses(rows: Rows, metric: str) -> Array:
+def _binary_losses(rows: LabelledRows, metric: str) -> Array:
     logit = rows.log_odds(metric)
     positive, negative = np.logaddexp(0.0, -logit), np.logaddexp(0.0, logit)
     return np.asarray(rows.label * positive + (1.0 - rows.label) * negative)
 
 
-def _class_losses(rows: Rows) -> Array:
+def _class_losses(rows: LabelledRows) -> Array:
     # The softmax of log-probabilities gives them back, so outputs for the loss 'nll' need no care.
     shifted = rows.output - rows.output.max(axis=1, keepdims=True)
     chosen = np.take_along_axis(shifted, rows.label.astype(np.int64)[:, None], axis=1)[:, 0]

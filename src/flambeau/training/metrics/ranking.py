@@ -8,7 +8,7 @@ import numpy as np
 
 from flambeau.errors import ConfigError
 from flambeau.training.metrics.base import Metric, State, ratio
-from flambeau.training.metrics.rows import Array, Rows, log_odds
+from flambeau.training.metrics.rows import Array, LabelledRows, log_odds
 
 _BINS = 2**16
 _SMALLEST, _LARGEST = 1e-3, 1e6
@@ -59,7 +59,7 @@ class Auc(Metric):
         self._rows = _ScoredRows()
         self._histogram: Array = np.zeros((0, _BINS))
 
-    def _add(self, rows: Rows) -> None:
+    def _add(self, rows: LabelledRows) -> None:
         self._include(_columns(rows, self.name))
 
     def _include(self, columns: State) -> None:
@@ -122,7 +122,7 @@ class GroupedAuc(Metric):
         super().__init__(loss_name=loss_name, exact_rows=exact_rows)
         self._rows = _ScoredRows(grouped=True)
 
-    def _add(self, rows: Rows) -> None:
+    def _add(self, rows: LabelledRows) -> None:
         if rows.group is None:
             raise ConfigError("metric 'gauc' needs group=: the column that says who ranks")
         self._rows.add({**_columns(rows, self.name), "groups": group_ids(rows.group)})
@@ -142,7 +142,7 @@ class GroupedAuc(Metric):
         return ratio((areas[defined] * weights[defined]).sum(), weights[defined].sum())
 
 
-def _columns(rows: Rows, metric: str) -> State:
+def _columns(rows: LabelledRows, metric: str) -> State:
     scores = rows.score(metric)
     # A NaN score has no rank; as a NaN weight it makes the result NaN instead of a wrong number.
     weights = np.where(np.isnan(scores), np.nan, rows.weight)

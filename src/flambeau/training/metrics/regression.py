@@ -7,7 +7,7 @@ import numpy as np
 
 from flambeau.errors import ModelError
 from flambeau.training.metrics.base import SumMetric, ratio
-from flambeau.training.metrics.rows import Array, Rows, sigmoid
+from flambeau.training.metrics.rows import Array, LabelledRows, sigmoid
 
 
 @final
@@ -17,7 +17,7 @@ class Rmse(SumMetric):
     name = "rmse"
     higher_is_better = False
 
-    def _terms(self, rows: Rows) -> Sequence[Array]:
+    def _terms(self, rows: LabelledRows) -> Sequence[Array]:
         return rows.weight * _differences(rows, self.name) ** 2, rows.weight
 
     def _value(self, sums: Array) -> float:
@@ -31,7 +31,7 @@ class Mse(SumMetric):
     name = "mse"
     higher_is_better = False
 
-    def _terms(self, rows: Rows) -> Sequence[Array]:
+    def _terms(self, rows: LabelledRows) -> Sequence[Array]:
         return rows.weight * _differences(rows, self.name) ** 2, rows.weight
 
     def _value(self, sums: Array) -> float:
@@ -45,14 +45,14 @@ class Mae(SumMetric):
     name = "mae"
     higher_is_better = False
 
-    def _terms(self, rows: Rows) -> Sequence[Array]:
+    def _terms(self, rows: LabelledRows) -> Sequence[Array]:
         return rows.weight * np.abs(_differences(rows, self.name)), rows.weight
 
     def _value(self, sums: Array) -> float:
         return ratio(*sums)
 
 
-def _differences(rows: Rows, metric: str) -> Array:
+def _differences(rows: LabelledRows, metric: str) -> Array:
     """Prediction minus label; with the loss 'bce' the prediction is the probability."""
     if rows.output.ndim != 1:
         raise ModelError(

@@ -22,7 +22,7 @@ _VALUE_LOSSES = frozenset({"bce_prob", "mse", "mae", "huber"})
 
 @final
 @dataclass(frozen=True)
-class Rows:
+class LabelledRows:
     """The rows of a batch that have a label, in float64.
 
     `output` is [rows] (one value per row) or [rows, classes]; `label` and `weight` are [rows].
@@ -96,7 +96,7 @@ def labelled_rows(
     weight: Tensor | None,
     group: Tensor | Array | None,
     loss_name: str | None,
-) -> Rows:
+) -> LabelledRows:
     """The rows whose label is not NaN; several labels per row count as so many rows."""
     values, labels = _outputs(output, label), _numbers(label.reshape(-1))
     kept = ~np.isnan(labels)
@@ -105,7 +105,7 @@ def labelled_rows(
     repeat = labels.size // max(1, output.shape[0] if output.ndim else 1)
     weights = np.ones(labels.size) if weight is None else _repeated(_numbers(weight), repeat)
     groups = None if group is None else _repeated(_keys(group), repeat)[kept]
-    return Rows(values[kept], labels[kept], weights[kept], groups, loss_name)
+    return LabelledRows(values[kept], labels[kept], weights[kept], groups, loss_name)
 
 
 def _outputs(output: Tensor, label: Tensor) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from flambeau.errors import ConfigError
 from flambeau.training.metrics.base import Metric, State, ratio
 from flambeau.training.metrics.ranking import changes, group_ids
-from flambeau.training.metrics.rows import Array, Rows
+from flambeau.training.metrics.rows import Array, LabelledRows
 
 _COLUMNS = {
     "groups": np.int64,
@@ -42,7 +42,7 @@ class TopMetric(Metric):
         self._sums = np.zeros(2)
         self._chunks: list[State] = []
 
-    def _add(self, rows: Rows) -> None:
+    def _add(self, rows: LabelledRows) -> None:
         name = f"{self.prefix}@{self._k}"
         if rows.group is None:
             if rows.output.ndim == 2:
@@ -67,7 +67,7 @@ class TopMetric(Metric):
         total, weight = self._sums
         return ratio(total + (values * weights).sum(), weight + weights.sum())
 
-    def _of_classes(self, rows: Rows) -> Array:
+    def _of_classes(self, rows: LabelledRows) -> Array:
         """The sum of weight x value over rows, and of the weights."""
         own = np.take_along_axis(rows.output, rows.label.astype(np.int64)[:, None], axis=1)
         before = (rows.output > own).sum(axis=1)

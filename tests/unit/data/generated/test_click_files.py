@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flambeau.data.generated import ClickLog, Truth, generate_clicks
-from flambeau.data.generated.drawing import MISSING_NUMBER, Rows
+from flambeau.data.generated.drawing import MISSING_NUMBER, DrawnRows
 from flambeau.data.generated.text_rows import as_lines
 from flambeau.data.generated.writing import write_log
 from flambeau.errors import DataError
@@ -86,7 +86,7 @@ def test_another_seed_gives_other_bytes(tmp_path: Path) -> None:
 def test_numbers_are_written_in_full() -> None:
     numbers = np.array([[0, -2, 9, 10, 2_147_483_647, MISSING_NUMBER]], np.int32)
     codes = np.array([[0x0000BEEF, 1]], np.uint32)
-    rows = Rows(codes, np.array([[True, False]]), numbers, np.empty((1, 4)), np.empty((1, 2)))
+    rows = DrawnRows(codes, np.array([[True, False]]), numbers, np.empty((1, 4)), np.empty((1, 2)))
     assert bytes(as_lines(np.array([[1]], np.uint8), rows)) == (
         b"1\t0\t-2\t9\t10\t2147483647\t\t0000beef\t\n"
     )

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flambeau.data.generated import ClickLog
-from flambeau.data.generated.drawing import MISSING_NUMBER, Rows, draw
+from flambeau.data.generated.drawing import MISSING_NUMBER, DrawnRows, draw
 from flambeau.data.generated.probabilities import calibrate
 from flambeau.data.generated.world import (
     MISSING_DENSE,
@@ -26,7 +26,7 @@ def world() -> World:
 
 
 @pytest.fixture(scope="module")
-def rows(world: World) -> Rows:
+def rows(world: World) -> DrawnRows:
     return draw(world, 0, 0, COUNT)
 
 
@@ -57,7 +57,7 @@ def test_no_two_ids_of_a_field_have_the_same_code() -> None:
     assert 1_800 < len(np.unique(rows.codes)) <= 2_000
 
 
-def test_ids_follow_zipfs_law(rows: Rows, world: World) -> None:
+def test_ids_follow_zipfs_law(rows: DrawnRows, world: World) -> None:
     largest = int(world.cardinality.argmax())
     codes = rows.codes[:, largest][rows.present[:, largest]]
     counts = np.sort(np.unique(codes, return_counts=True)[1])[::-1]
@@ -66,14 +66,14 @@ def test_ids_follow_zipfs_law(rows: Rows, world: World) -> None:
     assert slope == pytest.approx(-1.2, abs=0.1)
 
 
-def test_values_are_missing_as_often_as_meant(rows: Rows) -> None:
+def test_values_are_missing_as_often_as_meant(rows: DrawnRows) -> None:
     ids = [MISSING_IDS[f % len(MISSING_IDS)] for f in range(26)]
     dense = [MISSING_DENSE[j % len(MISSING_DENSE)] for j in range(13)]
     np.testing.assert_allclose(1 - rows.present.mean(axis=0), ids, atol=0.015)
     np.testing.assert_allclose((rows.numbers == MISSING_NUMBER).mean(axis=0), dense, atol=0.015)
 
 
-def test_only_the_second_number_is_negative(rows: Rows) -> None:
+def test_only_the_second_number_is_negative(rows: DrawnRows) -> None:
     lowest = np.where(rows.numbers == MISSING_NUMBER, 0, rows.numbers).min(axis=0)
     assert lowest.tolist() == [0, -2, *[0] * 11]
 
@@ -94,7 +94,7 @@ def test_another_seed_gives_other_rows_and_other_effects() -> None:
     assert not np.array_equal(first.parts, second.parts)
 
 
-def test_a_day_changes_the_effects_of_the_same_ids(world: World, rows: Rows) -> None:
+def test_a_day_changes_the_effects_of_the_same_ids(world: World, rows: DrawnRows) -> None:
     later = draw(world, 6, 0, COUNT)
     kept = (rows.codes == later.codes).all(axis=1)
     assert 0.1 < kept.mean() < 0.95
@@ -104,7 +104,7 @@ def test_a_day_changes_the_effects_of_the_same_ids(world: World, rows: Rows) -> 
     assert np.corrcoef(before, after)[0, 1] > 0.9
 
 
-def test_a_few_ids_of_large_fields_are_new_each_day(world: World, rows: Rows) -> None:
+def test_a_few_ids_of_large_fields_are_new_each_day(world: World, rows: DrawnRows) -> None:
     tomorrow = draw(world, 1, 0, COUNT)
     changed = (rows.codes != tomorrow.codes).mean(axis=0)
     assert (changed[~world.renewed] == 0).all()
@@ -119,7 +119,7 @@ def test_a_quarter_of_the_rows_is_clicked_in_any_world(fields: int, dense: int) 
     assert click.mean() == pytest.approx(0.25, abs=0.01)
 
 
-def test_conversions_are_likelier_where_clicks_are(world: World, rows: Rows) -> None:
+def test_conversions_are_likelier_where_clicks_are(world: World, rows: DrawnRows) -> None:
     probabilities = calibrate(world)
     click, after = probabilities.click(rows.parts), probabilities.conversion(rows.parts)
     assert 0.3 < np.corrcoef(click, after)[0, 1] < 0.9

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_files import rows_of, write
 
-from flambeau.data.sources.criteo import open_criteo
+from flambeau.data.sources.text.criteo import open_criteo
 from flambeau.data.text_hash import hash_texts
 from flambeau.errors import ConfigError, DataError
 

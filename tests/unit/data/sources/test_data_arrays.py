@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from flambeau.config import ArrayData, ArrayRef
-from flambeau.data.sources import spooling
+from flambeau.data.sources import shared_arrays
 from flambeau.data.sources.arrays import ArraySource
-from flambeau.data.sources.spooling import array_columns, spool
+from flambeau.data.sources.shared_arrays import array_columns, spool
 from flambeau.errors import DataError
 
 
@@ -80,7 +80,7 @@ def test_no_rows_give_an_empty_batch(spooled):
 
 
 def test_columns_longer_than_a_chunk_are_written_whole(spooled, monkeypatch):
-    monkeypatch.setattr(spooling, "_CHUNK_BYTES", 64)
+    monkeypatch.setattr(shared_arrays, "_CHUNK_BYTES", 64)
     x = np.arange(1000, dtype=np.float64).reshape(100, 10)
     np.testing.assert_array_equal(spooled({"x": x}).take(np.arange(100))["x"].numpy(), x)
 
@@ -157,7 +157,7 @@ def test_bad_arrays_are_refused_by_name(tmp_path, columns, message):
 
 
 def test_nan_is_found_in_later_chunks_and_in_memmaps(tmp_path, monkeypatch):
-    monkeypatch.setattr(spooling, "_CHUNK_BYTES", 64)
+    monkeypatch.setattr(shared_arrays, "_CHUNK_BYTES", 64)
     x = np.zeros(1000)
     x[777] = np.nan
     np.save(tmp_path / "x.npy", x)

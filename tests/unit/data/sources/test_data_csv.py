@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flambeau.data.sources import csv_lines
-from flambeau.data.sources.csv import CsvSource
+from flambeau.data.sources.text import csv_lines
+from flambeau.data.sources.text.csv import CsvSource
 from flambeau.errors import DataError
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flambeau.data.sources.csv import CsvSource
+from flambeau.data.sources.text.csv import CsvSource
 from flambeau.errors import ConfigError, DataError
 
 BAD = ["x,1.5,c", "1,zwei,c", "1,1.5", "1,1.5,c,d", '1,1.5,"open', "99999999999999999999,1.5,c"]

@@ -13,12 +13,12 @@ from flambeau.data.source import Share
 from flambeau.data.sources.arrays import ArraySource
 from flambeau.data.sources.arrow import ArrowSource
 from flambeau.data.sources.cifar import CifarSource
-from flambeau.data.sources.csv import CsvSource
 from flambeau.data.sources.idx import IdxSource
 from flambeau.data.sources.image_folder import ImageFolderSource
 from flambeau.data.sources.opening import open_source
 from flambeau.data.sources.parquet import ParquetSource
-from flambeau.data.sources.spooling import spool
+from flambeau.data.sources.shared_arrays import spool
+from flambeau.data.sources.text.csv import CsvSource
 from flambeau.data.sources.torch_dataset import IterableDatasetSource, MapDatasetSource
 from flambeau.errors import ConfigError, DataError
 

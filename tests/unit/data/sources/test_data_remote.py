@@ -12,10 +12,10 @@ import pytest
 
 from flambeau.config import FileData
 from flambeau.data.sources import files
-from flambeau.data.sources.csv import CsvSource
 from flambeau.data.sources.formats import infer_format
 from flambeau.data.sources.opening import open_source
 from flambeau.data.sources.parquet import ParquetSource
+from flambeau.data.sources.text.csv import CsvSource
 from flambeau.errors import DataError
 
 ROWS = 1000

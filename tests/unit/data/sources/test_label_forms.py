@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flambeau.config import FileData
-from flambeau.data.sources.label_forms import recognise
+from flambeau.data.sources.text.label_forms import recognise
 
 SIGNS, COUNTED = {-1.0: 0.0, 1.0: 1.0}, {1.0: 0.0, 2.0: 1.0}
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from text_files import write
 
 from flambeau.data.source import StreamedSource
-from flambeau.data.sources import csv_lines, files, text_lines
+from flambeau.data.sources import files
 from flambeau.data.sources.arrow import ArrowSource
-from flambeau.data.sources.criteo import open_criteo
-from flambeau.data.sources.csv import CsvSource
-from flambeau.data.sources.libsvm import open_libsvm
 from flambeau.data.sources.parquet import ParquetSource
+from flambeau.data.sources.text import csv_lines, text_lines
+from flambeau.data.sources.text.criteo import open_criteo
+from flambeau.data.sources.text.csv import CsvSource
+from flambeau.data.sources.text.libsvm import open_libsvm
 from flambeau.errors import DataError
 
 

@@ -11,9 +11,9 @@ from text_files import bag, rows_of, write
 
 from flambeau.data.arrow_columns import to_columns
 from flambeau.data.jagged import Jagged
-from flambeau.data.sources.dummy import open_dummy
-from flambeau.data.sources.libffm import open_libffm
-from flambeau.data.sources.libsvm import open_libsvm
+from flambeau.data.sources.text.dummy import open_dummy
+from flambeau.data.sources.text.libffm import open_libffm
+from flambeau.data.sources.text.libsvm import open_libsvm
 from flambeau.errors import ConfigError, DataError
 
 OPEN = {"libsvm": open_libsvm, "libffm": open_libffm, "dummy": open_dummy}

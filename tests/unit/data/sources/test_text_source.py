@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from text_files import rows_of, write
 
 from flambeau.config import FileData
-from flambeau.data.sources import files, text_lines
-from flambeau.data.sources.dummy import open_dummy
-from flambeau.data.sources.libsvm import open_libsvm
+from flambeau.data.sources import files
 from flambeau.data.sources.opening import open_source
+from flambeau.data.sources.text import text_lines
+from flambeau.data.sources.text.dummy import open_dummy
+from flambeau.data.sources.text.libsvm import open_libsvm
 from flambeau.errors import ConfigError, DataError
 
 NUMBERS = "".join(f"{n} {n + 1}:1\n" for n in range(100))

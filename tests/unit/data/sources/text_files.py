@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flambeau.data.sources.text_source import TextSource
+from flambeau.data.sources.text.text_source import TextSource
 
 
 def write(path: Path, text: str | bytes) -> str:

@@ -6,7 +6,7 @@ from flambeau.data import jagged
 from flambeau.data.jagged import Jagged, from_lists
 from flambeau.embeddings import train_in_process
 from flambeau.errors import DataError, ModelError
-from flambeau.models.ctr.fields import FieldEmbedding
+from flambeau.models.ctr.layers.fields import FieldEmbedding
 
 
 @pytest.fixture

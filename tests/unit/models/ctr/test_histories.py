@@ -8,7 +8,7 @@ from torch import nn
 from flambeau.config.tables import TableSpec
 from flambeau.data.jagged import from_lists, stack
 from flambeau.errors import ModelError
-from flambeau.models.ctr.history import HistoryEmbedding, ItemEmbedding, newest, without
+from flambeau.models.ctr.layers.history import HistoryEmbedding, ItemEmbedding, newest, without
 
 ITEMS = TableSpec("item", 3)
 

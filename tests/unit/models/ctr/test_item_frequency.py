@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from flambeau.errors import ModelError
-from flambeau.models.ctr.item_frequency import ItemFrequency
+from flambeau.models.ctr.layers.item_frequency import ItemFrequency
 
 
 def zipf(items: int) -> np.ndarray:

@@ -6,12 +6,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from flambeau.models.ctr.large_work import is_large
-from flambeau.models.ctr.linear import Linear
-from flambeau.models.ctr.one_dnn import by_one_dnn, gains, keeps_precision
-from flambeau.models.ctr.pairs import inner_products, pair_indices
-from flambeau.models.ctr.perceptron import Perceptron
-from flambeau.models.ctr.relu_kernels import cut_and_sum
+from flambeau.models.ctr.layers.large_work import is_large
+from flambeau.models.ctr.layers.linear import Linear
+from flambeau.models.ctr.layers.one_dnn import by_one_dnn, gains, keeps_precision
+from flambeau.models.ctr.layers.pairs import inner_products, pair_indices
+from flambeau.models.ctr.layers.perceptron import Perceptron
+from flambeau.models.ctr.layers.relu_kernels import cut_and_sum
 
 
 def plain_products(rows: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ from flambeau.data.jagged import from_lists, one_id, stack
 from flambeau.embeddings.attach import tables_of
 from flambeau.errors import DataError, ModelError
 from flambeau.models import TwoTower
-from flambeau.models.ctr.in_batch import InBatchLogits
+from flambeau.models.ctr.layers.in_batch import InBatchLogits
 
 USER = torch.tensor([1, 2, 3])
 ITEM = torch.tensor([[7, 1], [8, 1], [7, 2]])

@@ -1,0 +1,182 @@
+"""Carrying a run's files to and from agents that do not see them."""
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from flambeau.checkpoint import RunDirectory, prune
+from flambeau.checkpoint.manifest import MANIFEST, Manifest
+from flambeau.checkpoint.references import checkpoints, mark_best, mark_latest
+from flambeau.checkpoint.retention import remove_checkpoint
+from flambeau.clusters.file_transfer.mirror import INIT, TOKEN, parts_of, write_part
+from flambeau.coordination.file_messages import (
+    FilePart,
+    FilesSent,
+    FilesStored,
+    KeepFiles,
+    WantFiles,
+)
+from flambeau.errors import JobFailedError
+
+if TYPE_CHECKING:
+    from flambeau.clusters.file_transfer.depot import Depot
+
+#: Where files of a checkpoint wait until it is complete.
+INCOMING = ".incoming"
+
+Send = Callable[..., object]
+
+
+@final
+class Carrier:
+    """The driver's side: what agents need is sent to them, what they save is fetched."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        keep: int,
+        initial: Path | None,
+        limit: int = 0,
+        depot: "Depot | None" = None,
+    ) -> None:
+        self._run, self._keep, self._initial = run, keep, initial
+        self._limit, self.depot = limit, depot
+        self._brought: dict[bytes, set[str]] = {}
+        #: Checkpoints that are on their way: agents that have not sent all, and the manifest.
+        self._coming: dict[str, set[int]] = {}
+        self._manifests: dict[str, bytearray] = {}
+        self._best: dict[str, tuple[int, str, float]] = {}
+        self._stored: dict[str, list[str]] = {}
+        self._gone: set[str] = set()
+        self._fetching: dict[str, Future[None]] = {}
+        self._fetcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="flambeau-depot")
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is on its way."""
+        return bool(self._coming or self._fetching)
+
+    def bring(self, peer: bytes, checkpoint: str | None, send: Send) -> None:
+        """Send an agent the user's code, and what its roles begin with."""
+        own = [path for path in sorted(self._run.code.glob("**/*")) if path.is_file()]
+        if checkpoint is not None:
+            own += files_of((self._run.checkpoints / checkpoint).resolve())
+        self._send_new(peer, "", self._run.path.resolve(), own, send)
+        if self._initial is not None:
+            others = files_of(self._initial)
+            self._send_new(peer, f"{INIT}/", self._initial.parents[1], others, send)
+
+    def _send_new(self, peer: bytes, place: str, root: Path, files: list[Path], send: Send) -> None:
+        known = self._brought.setdefault(peer, set())
+        named = {place + path.resolve().relative_to(root).as_posix(): path for path in files}
+        new = {name: path.resolve() for name, path in named.items() if name not in known}
+        known |= new.keys()
+        if self.depot is not None and sum(map(_size, new.values())) > self._limit:
+            self.depot.put(new)
+            send(FilesStored(list(new)))
+            return
+        for name, path in new.items():
+            for part, data in parts_of(root, path):
+                send(FilePart(name, part.start), [data])
+
+    def saved(self, step: int, best: Any, agents: dict[int, Send]) -> None:
+        """A checkpoint is complete where its workers are: fetch it."""
+        name = f"checkpoints/step-{step:08d}"
+        self._coming[name] = set(agents)
+        if best is not None:
+            self._best[name] = (step, best[0], best[1])
+        for send in agents.values():
+            send(WantFiles(name))
+
+    def part(self, part: FilePart, data: Any) -> None:
+        """A piece of a file; what commits a checkpoint has to wait."""
+        directory, _, name = part.path.rpartition("/")
+        if name == MANIFEST:
+            self._manifests.setdefault(directory, bytearray()).extend(data)
+        else:
+            write_part(self._run.path / INCOMING, part, data)
+
+    def sent(self, message: FilesSent, agents: dict[int, Send]) -> None:
+        """An agent has sent its files of a checkpoint; with those of the last one it is there."""
+        if message.too_large:
+            raise JobFailedError(
+                f"the checkpoint {message.directory} has {message.too_large >> 20:,} MB on one "
+                "executor, more than Spark(carry_mb=...) lets travel to the driver: name a folder "
+                "that all machines reach with Spark(depot='hdfs://...'; any fsspec URL), raise the "
+                "limit, or choose a run_dir that driver and executors share"
+            )
+        self._stored.setdefault(message.directory, []).extend(message.stored)
+        if message.gone:
+            self._gone.add(message.directory)
+        missing = self._coming.get(message.directory, set())
+        missing.discard(message.agent)
+        if missing or message.directory not in self._coming:
+            return
+        del self._coming[message.directory]
+        stored = self._stored.pop(message.directory)
+        if not stored:
+            self._commit(message.directory, agents)
+            return
+        assert self.depot is not None
+        target = self._run.path / INCOMING
+        self._fetching[message.directory] = self._fetcher.submit(self.depot.take, stored, target)
+
+    def settle(self, agents: dict[int, Send]) -> None:
+        """Take in what has been fetched from the depot."""
+        for directory, fetched in list(self._fetching.items()):
+            if fetched.done():
+                del self._fetching[directory]
+                fetched.result()
+                self._commit(directory, agents)
+
+    def close(self) -> None:
+        """Leave nothing in the depot."""
+        self._fetcher.shutdown(cancel_futures=True)
+        if self.depot is not None:
+            self.depot.remove()
+
+    def _commit(self, directory: str, agents: dict[int, Send]) -> None:
+        come, path = self._run.path / INCOMING / directory, self._run.path / directory
+        if directory in self._manifests:
+            (come / MANIFEST).write_bytes(self._manifests.pop(directory))
+        if directory in self._gone or not (come / MANIFEST).is_file():
+            # Pruned before all of it was sent; a newer one is on its way.
+            self._gone.discard(directory)
+            shutil.rmtree(come, ignore_errors=True)
+            return
+        manifest = Manifest.read(come)
+        remove_checkpoint(path)
+        path.parent.mkdir(exist_ok=True)
+        come.rename(path)
+        mark_latest(self._run, manifest.step, manifest.metrics)
+        if directory in self._best:
+            mark_best(self._run, *self._best.pop(directory))
+        prune(self._run, self._keep)
+        kept = [path.name for path in checkpoints(self._run)]
+        for send in agents.values():
+            send(KeepFiles(kept))
+
+
+def remove_traces(run_dir: Path) -> None:
+    """Nothing but the run's own files stays in its directory."""
+    (run_dir / TOKEN).unlink(missing_ok=True)
+    shutil.rmtree(run_dir / INCOMING, ignore_errors=True)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def files_of(checkpoint: Path) -> list[Path]:
+    """All files of a checkpoint, also those of others on which it builds."""
+    manifest = Manifest.read(checkpoint)
+    names = {*manifest.files, MANIFEST}
+    names |= {
+        name for table in manifest.tables.values() for layer in table.layers for name in layer
+    }
+    found = {(checkpoint / name).resolve() for name in names}
+    for other in {path.parent for path in found}:
+        found |= {path for path in other.glob("*") if path.is_file()}
+    return sorted(found)

@@ -1,0 +1,262 @@
+"""A process with the libraries loaded, from which roles are forked: `-m ... FD FOLDER PRELOAD...`.
+
+Importing torch takes seconds of a core; forking takes milliseconds, shares the memory, and lets a
+lost role come back at once. The process takes requests over `FD`: the connection of its only agent,
+or, with a `FOLDER`, the socket in it to which agents of the same user connect. It ends when all
+agents have, or when there was nothing to do for a while. The roles of an agent end with it.
+"""
+
+import contextlib
+import errno
+import fcntl
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import struct
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+from flambeau.clusters.child_process import die_with_parent, read_exactly
+from flambeau.clusters.open_files import raise_open_files
+from flambeau.clusters.shared_socket import Entrance
+
+#: Before each request, together with its descriptors: the length of the JSON that follows.
+LENGTH = struct.Struct("<I")
+MAX_DESCRIPTORS = 250
+#: The process, user and group at the other end of a socket.
+CREDENTIALS = struct.Struct("3i")
+IDLE_SECONDS = 300.0
+#: Connections beyond these are closed at once, so that descriptors are left for roles.
+MOST_AGENTS = 250
+#: Variables of the environment, by their beginnings, that libraries read when they are loaded.
+IMPORT_TIME = (
+    "ATEN_",
+    "GLIBC_",
+    "GOMP_",
+    "KMP_",
+    "LD_",
+    "MALLOC_",
+    "NUMBA_",
+    "OPENBLAS_",
+    "PYTHON",
+    "PYTORCH_",
+    "TORCH",
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a role is started with: all that a new process would have.
+
+    `received` are the descriptors of its thread of life, standard output and standard error, and of
+    what it shall find under the numbers `fds`.
+    """
+
+    number: int
+    module: str
+    environment: dict[str, str]
+    folder: str
+    fds: list[int]
+    received: list[int]
+
+
+class Forker:
+    """Forks on request, and says what became of the forks."""
+
+    def __init__(self, entrance: Entrance | None, agent: socket.socket | None) -> None:
+        """Serve whoever comes to the entrance, or one agent alone."""
+        self._entrance = entrance
+        self._forks: dict[socket.socket, dict[int, int]] = {} if agent is None else {agent: {}}
+        #: Given up for a moment when there is no other descriptor.
+        self._spare = os.open(os.devnull, os.O_RDONLY)
+        self._ended, wake = socket.socketpair()
+        wake.setblocking(False)
+        self._wake = wake
+        signal.set_wakeup_fd(wake.fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def serve(self) -> Request | None:
+        """In a fork: what it was asked to be. None, in the template, when it is to end."""
+        with selectors.DefaultSelector() as selector:
+            for source in (*self._forks, self._ended):
+                selector.register(source, selectors.EVENT_READ)
+            if self._entrance is not None:
+                selector.register(self._entrance.listener, selectors.EVENT_READ)
+            while True:
+                ready = [key.fileobj for key, _ in selector.select(IDLE_SECONDS)]
+                if not ready and not any(self._forks.values()) and self._close():
+                    return None
+                if self._ended in ready:
+                    self._ended.recv(4096)
+                    self._reap()
+                if self._entrance is not None and self._entrance.listener in ready:
+                    self._admit(self._entrance.listener, selector)
+                for agent in self._forks.keys() & set(ready):
+                    request = self._receive(agent)
+                    if request is None:
+                        selector.unregister(agent)
+                        self._forget(agent)
+                        if not self._forks and self._close():
+                            return None
+                    elif self._fork(request, agent):
+                        return request
+
+    def _close(self) -> bool:
+        """Whether nobody will come any more."""
+        return self._entrance is None or self._entrance.close()
+
+    def _admit(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
+        """Let an agent in: of this user, and not one too many. Nothing is sent to others."""
+        try:
+            agent, _ = listener.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._turn_away(listener)
+            return  # or it has gone already
+        if len(self._forks) >= MOST_AGENTS or peer_user(agent) != os.getuid():
+            agent.close()
+            return
+        selector.register(agent, selectors.EVENT_READ)
+        self._forks[agent] = {}
+
+    def _turn_away(self, listener: socket.socket) -> None:
+        """Close a connection for which there is no descriptor; it would wait for ever otherwise."""
+        os.close(self._spare)
+        with contextlib.suppress(OSError):  # it has gone already
+            listener.accept()[0].close()
+        self._spare = os.open(os.devnull, os.O_RDONLY)
+
+    def _receive(self, agent: socket.socket) -> Request | None:
+        """What an agent asks for; None if it is gone."""
+        try:
+            header, received, _, _ = socket.recv_fds(agent, LENGTH.size, MAX_DESCRIPTORS)
+            if len(header) < LENGTH.size:
+                return None
+            data = read_exactly(agent.fileno(), *LENGTH.unpack(header))
+        except (ConnectionError, SystemExit):
+            return None
+        return Request(**json.loads(data), received=received)
+
+    def _fork(self, request: Request, agent: socket.socket) -> bool:
+        """Whether this is the fork."""
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            if self._entrance is not None:
+                self._entrance.listener.close()
+            for ours in (self._ended, self._wake, *self._forks):
+                ours.close()
+            os.close(self._spare)
+            return True
+        os.setpgid(pid, pid)  # as the fork does, whoever comes first
+        self._forks[agent][pid] = request.number
+        for descriptor in request.received:
+            os.close(descriptor)
+        tell(agent, number=request.number, pid=pid)
+        return False
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for agent, forks in self._forks.items():
+                if pid in forks:
+                    tell(agent, number=forks.pop(pid), code=os.waitstatus_to_exitcode(status))
+
+    def _forget(self, agent: socket.socket) -> None:
+        """End what an agent has left behind."""
+        for pid in self._forks.pop(agent):
+            os.killpg(pid, signal.SIGKILL)
+        agent.close()
+
+
+def tell(agent: socket.socket, **news: int) -> None:
+    """Say what became of a fork, to an agent that may have ended."""
+    with contextlib.suppress(ConnectionError):
+        agent.sendall(json.dumps(news).encode() + b"\n")
+
+
+def peer_user(connection: socket.socket) -> int:
+    """Who is at the other end."""
+    size = CREDENTIALS.size
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return int(CREDENTIALS.unpack(found)[1])
+
+
+def become(request: Request) -> None:
+    """Turn a fork into what `python -m module` would be."""
+    os.setpgid(0, 0)
+    die_with_parent()
+    life = _arrange(request)
+    os.chdir(request.folder)
+    if not sys.flags.safe_path:
+        sys.path[0] = request.folder
+    os.environ.clear()
+    os.environ.update(request.environment)
+    _start_anew(int(request.environment["OMP_NUM_THREADS"]))
+    sys.argv = [request.module, str(life)]
+    runpy.run_module(request.module, run_name="__main__", alter_sys=True)
+
+
+def _arrange(request: Request) -> int:
+    """Give the descriptors their numbers; that of the thread of life."""
+    # First out of the way: what was received may have the number that another shall have.
+    above = max([2, *request.fds, *request.received]) + 1
+    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in request.received]
+    for descriptor in request.received:
+        os.close(descriptor)
+    life, *others = moved
+    for source, target in zip(others, [1, 2, *request.fds], strict=True):
+        os.dup2(source, target)
+        os.close(source)
+    return life
+
+
+def _start_anew(threads: int) -> None:
+    """What libraries decide when they are loaded, and would be the same in all forks."""
+    tempfile.tempdir = None
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(threads)
+
+
+def load(modules: list[str]) -> None:
+    """Import what can be; a role that needs what cannot will say so itself."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception:  # noqa: BLE001 - raised again in the role, which reports it
+            continue
+    gc.collect()
+    gc.freeze()
+
+
+def main(descriptor: int, folder: str, *preload: str) -> None:
+    """Serve agents; in a fork, run the role."""
+    os.set_inheritable(descriptor, False)
+    raise_open_files()
+    with socket.socket(fileno=descriptor) as given:
+        entrance = Entrance(given, folder) if folder else None
+        load(list(preload))
+        request = Forker(entrance, None if entrance else given).serve()
+    if request is not None:
+        become(request)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), *sys.argv[2:])

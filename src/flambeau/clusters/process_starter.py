@@ -1,0 +1,283 @@
+"""How an agent starts processes: forked from a template, or each on its own."""
+
+import atexit
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from signal import SIGKILL
+from typing import IO, final
+
+from flambeau.clusters import shared_socket
+from flambeau.clusters.base import Launch
+from flambeau.clusters.fork_server import IMPORT_TIME, LENGTH
+
+TEMPLATE_MODULE = "flambeau.clusters.fork_server"
+#: Memory of gradients and messages is used again instead of being returned after every step, and
+#: is in huge pages: a training step on a CPU is up to a tenth faster.
+KEEP_MEMORY = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "MALLOC_TOP_PAD_": str(16 << 20),
+}
+
+
+def whole_environment(own: Mapping[str, str]) -> dict[str, str]:
+    """All of a role's environment, of which `own` is its own."""
+    return {**KEEP_MEMORY, **os.environ, "PYTHONUNBUFFERED": "1", **own}
+
+
+class Starter(ABC):
+    """Starts roles."""
+
+    @abstractmethod
+    def start(self, life: int, environment: dict[str, str]) -> "Process":
+        """A new role that holds the read end `life` of its thread of life."""
+
+    def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
+        """Do what can be done before roles are known; returns at once."""
+
+
+@final
+class Spawning(Starter):
+    """Every role is a new interpreter."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+
+    def start(self, life: int, environment: dict[str, str]) -> "Process":
+        """See `Starter`."""
+        return subprocess.Popen(
+            [self._launch.python, "-m", self._launch.module, str(life)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(life, *self._launch.fds),
+            env=whole_environment(environment),
+            start_new_session=True,
+        )
+
+
+@final
+class Fork:
+    """A process that was asked for, with the methods of `Popen` that an agent uses."""
+
+    def __init__(self, template: "Template", stdout: IO[bytes], stderr: IO[bytes]) -> None:
+        self._template, self.stdout, self.stderr = template, stdout, stderr
+        #: None while the template is still loading.
+        self.pid: int | None = None
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        self._template.listen()
+        return self.returncode
+
+
+Process = Fork | subprocess.Popen[bytes]
+
+
+@final
+class Template:
+    """A process that forks; all its methods may be called from any thread.
+
+    Agents that know it by the same `folder` share it; without one, it is for this process alone.
+    """
+
+    def __init__(
+        self,
+        command: list[str],
+        preload: tuple[str, ...],
+        environment: dict[str, str],
+        folder: str | None,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._forks: dict[int, Fork] = {}
+        self._numbers = itertools.count()
+        self._heard = b""
+        self.lost = False
+        self._shared = folder is not None
+        self._process: subprocess.Popen[bytes] | None = None
+
+        def start(given: socket.socket) -> None:
+            self._process = subprocess.Popen(
+                [*command, str(given.fileno()), folder or "", *preload],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(given.fileno(),),
+                env=environment,
+                start_new_session=True,
+            )
+
+        self._control = _own(start) if folder is None else _shared(folder, start)
+
+    def fork(
+        self, module: str, life: int, fds: tuple[int, ...], environment: dict[str, str]
+    ) -> Fork:
+        """A process that runs `module`, with the descriptors `fds` under the same numbers."""
+        stdout, stdout_end = os.pipe()
+        stderr, stderr_end = os.pipe()
+        fork = Fork(self, os.fdopen(stdout, "rb"), os.fdopen(stderr, "rb"))
+        try:
+            with self._lock:
+                number = next(self._numbers)
+                request = {
+                    "number": number,
+                    "module": module,
+                    "environment": environment,
+                    "folder": os.getcwd(),
+                    "fds": fds,
+                }
+                data = json.dumps(request).encode()
+                self._forks[number] = fork
+                pipes = [life, stdout_end, stderr_end]
+                socket.send_fds(self._control, [LENGTH.pack(len(data))], [*pipes, *fds])
+                self._control.sendall(data)
+        finally:
+            os.close(stdout_end)
+            os.close(stderr_end)
+        return fork
+
+    def listen(self) -> None:
+        """Take in what the template has said."""
+        with self._lock:
+            while not self.lost:
+                try:
+                    data = self._control.recv(65_536, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    return
+                except ConnectionError:
+                    data = b""
+                *lines, self._heard = (self._heard + data).split(b"\n")
+                for line in lines:
+                    self._note(**json.loads(line))
+                if not data:
+                    self._end()
+
+    def close(self) -> None:
+        """End all that was forked for this process, and the template, unless others use it."""
+        with self._lock:
+            if not self.lost:
+                self._end()
+
+    def _note(self, number: int, pid: int | None = None, code: int | None = None) -> None:
+        fork = self._forks[number]
+        fork.pid, fork.returncode = pid or fork.pid, code
+        if code is not None:
+            del self._forks[number]
+
+    def _end(self) -> None:
+        """Without the template nobody knows how its forks end, so they end with it."""
+        self.lost = True
+        self._control.close()
+        if self._process is not None and self._shared:
+            _left.append(self._process)
+        elif self._process is not None:
+            self._process.kill()
+            self._process.wait(timeout=30)
+        for fork in self._forks.values():
+            fork.returncode = -SIGKILL
+
+
+def _own(start: Callable[[socket.socket], None]) -> socket.socket:
+    """Have a template started for this process alone: nobody else can reach it."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        start(theirs)
+    return ours
+
+
+def _shared(folder: str, start: Callable[[socket.socket], None]) -> socket.socket:
+    """Connect to the template of this folder, which is started if there is none."""
+    with shared_socket.held(folder) as descriptor:
+        found = shared_socket.connect(descriptor)
+        if found is None:
+            with shared_socket.listen(descriptor) as listener:
+                start(listener)
+                found = shared_socket.connect(descriptor)
+            assert found is not None, "this process listens itself"
+    return found
+
+
+@final
+class Forking(Starter):
+    """Has roles forked from a template that later jobs of this process use again."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+
+    def start(self, life: int, environment: dict[str, str]) -> Fork:
+        """See `Starter`."""
+        launch, whole = self._launch, whole_environment(environment)
+        template = template_for(launch, whole)
+        try:
+            return template.fork(launch.module, life, launch.fds, whole)
+        except OSError:
+            template.close()  # it has ended meanwhile
+            return template_for(launch, whole).fork(launch.module, life, launch.fds, whole)
+
+    def prepare(self) -> None:
+        """Have the libraries loaded."""
+        template_for(self._launch, whole_environment({}))
+
+
+_templates: dict[object, Template] = {}
+#: Shared ones that this process has started and uses no more; they end when nobody does.
+_left: list[subprocess.Popen[bytes]] = []
+_lock = threading.Lock()
+
+
+def template_for(launch: Launch, environment: dict[str, str]) -> Template:
+    """The template with these modules, and what libraries read when they are loaded as here."""
+    read = sorted(item for item in environment.items() if item[0].startswith(IMPORT_TIME))
+    key = repr((launch.python, launch.preload, read, launch.siblings))
+    with _lock:
+        _reap()
+        template = _templates.get(key)
+        if template is not None:
+            template.listen()
+        if template is None or template.lost:
+            template = _templates[key] = _new_template(launch, environment, key)
+        return template
+
+
+def _new_template(launch: Launch, environment: dict[str, str], key: str) -> Template:
+    command = [launch.python, "-m", TEMPLATE_MODULE]
+    if launch.siblings:
+        name = hashlib.sha256(f"{os.getuid()} {key}".encode()).hexdigest()
+        folder = os.path.join(tempfile.gettempdir(), f"flambeau-fork-server-{name[:32]}")
+        # Another user may have taken the name.
+        with contextlib.suppress(PermissionError):
+            return Template(command, launch.preload, environment, folder)
+    return Template(command, launch.preload, environment, None)
+
+
+def close_templates() -> None:
+    """End all templates of this process."""
+    with _lock:
+        for template in _templates.values():
+            template.close()
+        _templates.clear()
+        _reap()
+
+
+def _reap() -> None:
+    _left[:] = [process for process in _left if process.poll() is None]
+
+
+def make_starter(launch: Launch) -> Starter:
+    """What suits this machine: libraries of other systems do not bear to be forked."""
+    return Forking(launch) if sys.platform == "linux" else Spawning(launch)
+
+
+atexit.register(close_templates)
+os.register_at_fork(after_in_child=_templates.clear)

@@ -1,0 +1,102 @@
+"""A child process as its agent sees it: started, read from, ended."""
+
+import os
+import signal
+import time
+from typing import IO
+
+from flambeau.clusters.base import Launch
+from flambeau.clusters.child_process import STACKS_SIGNAL, ChildSpec, write_spec
+from flambeau.clusters.process_starter import Starter
+from flambeau.coordination.protocol import RoleSpec
+
+MAX_LINE = 64 * 1024
+
+
+class RunningRole:
+    """A started role. It leads a process group of its own, which ends with it."""
+
+    def __init__(
+        self, launch: Launch, spec: RoleSpec, cores: list[int], threads: int, starter: Starter
+    ) -> None:
+        self.spec = spec
+        self.kill_at: float | None = None
+        read_end, self._life = os.pipe()
+        environment = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        self.process = starter.start(read_end, environment)
+        os.close(read_end)
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.outputs = {
+            self.process.stdout.fileno(): OutputLines("stdout", self.process.stdout),
+            self.process.stderr.fileno(): OutputLines("stderr", self.process.stderr),
+        }
+        child = ChildSpec(
+            coordinator=launch.coordinator,
+            secret=launch.secret,
+            spec=spec,
+            payload=launch.payload,
+            python_path=list(launch.python_path),
+            cores=cores,
+        )
+        write_spec(self._life, child)
+
+    def end(self, grace: float) -> None:
+        """Ask it to end, and after `grace` seconds (see `enforce`) make it."""
+        if self.process.pid is None:
+            grace = 0  # it has not begun
+        if grace > 0 and self.kill_at is None:
+            self._signal(signal.SIGTERM)
+        self.kill_at = min(time.monotonic() + grace, self.kill_at or float("inf"))
+        self.enforce()
+
+    def show_stacks(self) -> None:
+        """Have it print its Python stacks; what it has started is left alone."""
+        if self.process.pid is not None and self.process.poll() is None:
+            os.kill(self.process.pid, STACKS_SIGNAL)
+
+    def enforce(self) -> None:
+        """Kill it if its time is up."""
+        if self.kill_at is not None and time.monotonic() >= self.kill_at:
+            self._signal(signal.SIGKILL)
+
+    def finish(self) -> None:
+        """Clear up after its exit: what it had started, and our ends of its pipes."""
+        self._signal(signal.SIGKILL)
+        os.close(self._life)
+        for lines in self.outputs.values():
+            lines.stream.close()
+
+    def _signal(self, number: int) -> None:
+        if self.process.pid is None:
+            return  # `enforce` will be called again
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            return  # the whole group has ended already, which is what was wanted
+
+
+class OutputLines:
+    """Complete lines from a child's output."""
+
+    def __init__(self, name: str, stream: IO[bytes]) -> None:
+        self.name = name
+        self.stream = stream
+        self._rest = b""
+        self.ended = False
+        os.set_blocking(stream.fileno(), False)
+
+    def read(self) -> list[str]:
+        """The lines that have arrived; a last one without an end when the stream has ended."""
+        try:
+            data = os.read(self.stream.fileno(), MAX_LINE)
+        except BlockingIOError:
+            return []
+        if not data:
+            self.ended = True
+            lines, self._rest = ([self._rest] if self._rest else []), b""
+        else:
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            if len(self._rest) > MAX_LINE:
+                lines, self._rest = [*lines, self._rest], b""
+        return [line.decode(errors="replace") for line in lines]

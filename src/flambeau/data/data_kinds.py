@@ -1,0 +1,42 @@
+"""Which kind of data the user gave."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from flambeau.config import (
+    FileData,
+)
+
+
+def takes_an_argument(function: Callable[..., Any]) -> bool:
+    """Whether it must be given something: `f(shard)`, and not `f()`."""
+    return any(
+        parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        for parameter in inspect.signature(function).parameters.values()
+    )
+
+
+def is_paths(data: Any) -> bool:
+    """Whether it is a path, or a list of them."""
+    several = data if isinstance(data, list | tuple) and data else [data]
+    return all(isinstance(each, str | Path) for each in several)
+
+
+def as_files(data: Any) -> FileData:
+    """The files that a path, or a list of them, stands for."""
+    several = isinstance(data, list | tuple)
+    return FileData(path=tuple(map(str, data)) if several else str(data))
+
+
+def is_arrays(data: Any) -> bool:
+    """Arrays or tensors, or a tuple, list or dict; a tensor exists only if torch is loaded."""
+    if isinstance(data, tuple | list | Mapping):
+        return True
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    return (numpy is not None and isinstance(data, numpy.ndarray)) or (
+        torch is not None and isinstance(data, torch.Tensor)
+    )

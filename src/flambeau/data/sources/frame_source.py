@@ -1,0 +1,75 @@
+"""Rows of a data frame, by number."""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, final
+
+import numpy as np
+import pyarrow as pa
+
+from flambeau.config import FrameData
+from flambeau.data.frames import as_one_batch
+from flambeau.data.source import IndexedSource
+from flambeau.data.sources.arrays import consecutive
+from flambeau.data.sources.mapping import map_descriptor
+from flambeau.data.sources.shared_arrays import in_unnamed_file
+
+
+@final
+class FrameSource(IndexedSource):
+    """Rows of one record batch. They are given as Arrow: binders know what columns are for."""
+
+    in_memory = True
+
+    def __init__(self, records: pa.RecordBatch) -> None:
+        self._records = records
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types."""
+        return self._records.schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self._records.schema.names)
+
+    def __len__(self) -> int:
+        return int(self._records.num_rows)
+
+    def take(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        records = self._records if columns is None else self._records.select(list(columns))
+        if consecutive(rows):
+            return records.slice(int(rows[0]), len(rows))
+        return records.take(pa.array(rows, pa.int64()))
+
+
+def frame_source(table: pa.Table, name: str) -> FrameSource:
+    """A frame of this process as a source."""
+    return FrameSource(as_one_batch(table, name))
+
+
+def share_frame(table: pa.Table, directory: Path, name: str) -> FrameData:
+    """Write a frame to a file without a name, for other processes; the caller closes its `fd`."""
+    records = as_one_batch(table, name)
+
+    def write(file: IO[bytes]) -> None:
+        with pa.ipc.new_file(file, records.schema) as writer:
+            writer.write_batch(records)
+
+    descriptor = in_unnamed_file(write, directory, name, records.nbytes)
+    fields = zip(records.schema, records.columns, strict=True)
+    schema = pa.schema(field.with_nullable(column.null_count > 0) for field, column in fields)
+    encoded = base64.b64encode(schema.serialize().to_pybytes()).decode()
+    return FrameData(fd=descriptor, rows=records.num_rows, arrow_schema=encoded)
+
+
+def open_frame(data: FrameData) -> FrameSource:
+    """The source of a frame that was shared with this process, mapped."""
+    buffer = pa.py_buffer(map_descriptor(data.fd))
+    return FrameSource(pa.ipc.open_file(buffer).get_batch(0))
+
+
+def schema_of_frame(data: FrameData) -> pa.Schema:
+    """The columns of a frame, their types, and whether they have nulls, also when it is gone."""
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data.arrow_schema)))

@@ -1,0 +1,187 @@
+"""Arrays of the user's process, put where worker processes can map them."""
+
+import errno
+import mmap
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, final
+
+import numpy as np
+import torch
+
+from flambeau.config import ArrayRef
+from flambeau.data.sources.text.naming import name_columns
+from flambeau.errors import DataError
+
+Array = np.ndarray | torch.Tensor
+
+_CHUNK_BYTES = 16 << 20
+_MISSING = (
+    "; fill={{{name}: 0.0}} (or fill=0.0 for all) fills in what is missing in an input, and of "
+    "labels given as label={{task: {name}}} missing ones are left out"
+)
+# torch has hardly any operations for these.
+_WIDER = {"uint16": "int32", "uint32": "int64"}
+
+
+def array_columns(train: Any) -> tuple[dict[str, Array], tuple[str, ...], tuple[str, ...]]:
+    """Columns, names of inputs and names of labels of arrays given as `(x, y)` and the like.
+
+    Also `((x1, x2), y)`, `(x,)`, a single array, or a dict of columns (no inputs and labels then:
+    the names are real).
+    """
+    named = name_columns(train)
+    for name, column in named.columns.items():
+        if not isinstance(column, np.ndarray | torch.Tensor):
+            raise DataError(
+                f"column {name!r} is a {type(column).__name__}; "
+                f"give numpy arrays or torch tensors, as (x, y), ((x1, x2), y) or a dict"
+            )
+    return named.columns, named.inputs, named.labels
+
+
+def spool(
+    columns: Mapping[str, Array], directory: Path, missing: frozenset[str] = frozenset()
+) -> tuple[dict[str, ArrayRef], list[int]]:
+    """References to the columns, and the open, inheritable descriptors that they use.
+
+    Each column is written to a file in `directory` that has no name, so it is gone when the last
+    process that holds the descriptor ends; the caller closes the descriptors. An array that maps a
+    file (`np.memmap`) is not copied but referred to by its path. Infinity is an error, and so is
+    NaN except in the columns `missing`.
+    """
+    _require_equal_lengths(columns)
+    refs: dict[str, ArrayRef] = {}
+    descriptors: list[int] = []
+    try:
+        for name, values in columns.items():
+            column = _Column(name, values, _storage_dtype(name, values), name in missing)
+            refs[name] = _mapped(column) or _copied(column, directory, descriptors)
+    except BaseException:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+    return refs, descriptors
+
+
+def _require_equal_lengths(columns: Mapping[str, Array]) -> None:
+    scalars = [name for name, column in columns.items() if column.ndim == 0]
+    if scalars:
+        raise DataError(f"column {scalars[0]!r} is a single number, not an array of rows")
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+        raise DataError(f"columns have different numbers of rows: {listed}")
+    if not lengths or 0 in lengths.values():
+        raise DataError("the training arrays have no rows")
+
+
+def _storage_dtype(name: str, values: Array) -> str:
+    """The torch name of the type in which the column is stored."""
+    if isinstance(values, torch.Tensor):
+        dtype = str(values.dtype).removeprefix("torch.")
+    else:
+        dtype = values.dtype.newbyteorder("=").name
+    dtype = _WIDER.get(dtype, dtype)
+    if not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise DataError(
+            f"column {name!r} has type {values.dtype}; give numbers or booleans "
+            f"(text has to be encoded as numbers first)"
+        )
+    return dtype
+
+
+@final
+@dataclass(frozen=True)
+class _Column:
+    """An array, the type in which it is stored, and whether it may hold NaN."""
+
+    name: str
+    values: Array
+    dtype: str
+    nan: bool
+
+    def chunks(self) -> Iterator[torch.Tensor]:
+        """The column in pieces of bounded size, each contiguous and checked."""
+        step = max(1, _CHUNK_BYTES * len(self.values) // max(1, self.values.nbytes))
+        for first in range(0, len(self.values), step):
+            chunk = self._stored(self.values[first : first + step])
+            self._check(chunk, first)
+            yield chunk
+
+    def _stored(self, part: Array) -> torch.Tensor:
+        if isinstance(part, torch.Tensor):
+            return part.detach().cpu().to(getattr(torch, self.dtype)).contiguous()
+        return torch.from_numpy(np.array(part, dtype=self.dtype, order="C"))
+
+    def _check(self, chunk: torch.Tensor, first: int) -> None:
+        if chunk.is_floating_point() or chunk.is_complex():
+            fault = "infinity" if self.nan else "NaN or infinity"
+            bad = torch.isinf(chunk) if self.nan else ~torch.isfinite(chunk)
+        else:
+            return
+        if bad.any():
+            row = first + int(bad.reshape(len(chunk), -1).any(dim=1).nonzero()[0])
+            nan = not self.nan and chunk.is_floating_point() and bool(chunk.isnan().any())
+            hint = _MISSING.format(name=repr(self.name)) if nan else ""
+            raise DataError(f"column {self.name!r} holds {fault}, first in row {row}{hint}")
+
+
+def _mapped(column: _Column) -> ArrayRef | None:
+    """A reference to the file that the array maps, or None when it has to be copied."""
+    values = column.values
+    # Mode "c" holds changes that are not in the file.
+    if not isinstance(values, np.memmap) or values.filename is None or values.mode == "c":
+        return None
+    if not values.flags.c_contiguous or values.dtype != np.dtype(column.dtype):
+        return None
+    for _ in column.chunks():
+        pass
+    return ArrayRef(
+        path=os.path.abspath(values.filename),
+        offset=_file_offset(values),
+        dtype=column.dtype,
+        shape=values.shape,
+    )
+
+
+def _file_offset(values: "np.memmap[Any, Any]") -> int:
+    # A view of a memmap keeps the `offset` of the whole, so its address has to tell.
+    start = np.frombuffer(values._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
+    mapped_from = values.offset - values.offset % mmap.ALLOCATIONGRANULARITY
+    return mapped_from + values.ctypes.data - start
+
+
+def _copied(column: _Column, directory: Path, descriptors: list[int]) -> ArrayRef:
+    what, size = f"column {column.name!r}", column.values.nbytes
+    descriptor = in_unnamed_file(lambda file: _write(column, file), directory, what, size)
+    descriptors.append(descriptor)
+    return ArrayRef(fd=descriptor, dtype=column.dtype, shape=tuple(column.values.shape))
+
+
+def in_unnamed_file(
+    write: Callable[[IO[bytes]], None], directory: Path, what: str, size: int
+) -> int:
+    """The inheritable descriptor of a file without a name that `write` has filled."""
+    with tempfile.TemporaryFile(dir=directory) as file:
+        try:
+            write(file)
+            file.flush()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise DataError(
+                f"no space left in {directory} to share {what} with the workers "
+                f"({size / 1e6:.0f} MB); free some or choose another directory"
+            ) from error
+        descriptor = os.dup(file.fileno())
+    os.set_inheritable(descriptor, True)
+    return descriptor
+
+
+def _write(column: _Column, file: IO[bytes]) -> None:
+    for chunk in column.chunks():
+        file.write(chunk.reshape(-1).view(torch.uint8).numpy().data)

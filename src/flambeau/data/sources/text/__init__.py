@@ -1,0 +1,1 @@
+"""Formats of text: CSV, Criteo, libsvm, libffm and their kin."""

@@ -1,0 +1,99 @@
+"""Criteo's click logs: labels, 13 integers and 26 hexadecimal texts between tabs."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, final, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from flambeau.config.plural import number_of
+from flambeau.config.settings import nearest
+from flambeau.data.sources.paths import Paths
+from flambeau.data.sources.text.bad_rows import OnBadRow
+from flambeau.data.sources.text.row_faults import Fault
+from flambeau.data.sources.text.row_parser import Parsed, RowParser, label_names, require_count
+from flambeau.data.sources.text.text_lines import Bytes
+from flambeau.data.sources.text.text_source import SHARD_BYTES, TextSource
+from flambeau.errors import ConfigError
+
+Dense = Literal["log", "raw"]
+
+
+def open_criteo(
+    path: Paths,
+    *,
+    labels: Sequence[str] | None = None,
+    dense: Dense = "log",
+    dense_columns: int = 13,
+    id_columns: int = 26,
+    on_bad_row: OnBadRow = "error",
+    shard_bytes: int = SHARD_BYTES,
+) -> TextSource:
+    """Columns `label` (or `labels`), `I1`, `I2`, ... (float32) and `C1`, `C2`, ... (int64 ids).
+
+    An integer becomes log(1 + max(x, 0)), and 0 when it is missing; with `dense="raw"` it stays,
+    and is NaN. Texts become 64-bit hashes, salted by the column's name, and null when missing.
+    """
+    if dense not in get_args(Dense):
+        raise ConfigError(f"dense={dense!r}: {nearest(str(dense), get_args(Dense))}")
+    numbers = [f"I{n + 1}" for n in range(require_count("dense_columns", dense_columns, 0))]
+    texts = [f"C{n + 1}" for n in range(require_count("id_columns", id_columns, 0))]
+    names = label_names(labels, [*numbers, *texts], least=0)
+    if not (names or numbers or texts):
+        raise ConfigError("labels, dense_columns and id_columns name no column at all")
+    parser = CriteoParser(names, numbers, texts, logarithm=dense == "log")
+    return TextSource(path, parser, on_bad_row=on_bad_row, shard_bytes=shard_bytes)
+
+
+@final
+class CriteoParser(RowParser):
+    """Float32 labels and numbers, and int64 hashes of texts."""
+
+    def __init__(
+        self,
+        labels: Sequence[str],
+        numbers: Sequence[str],
+        texts: Sequence[str],
+        *,
+        logarithm: bool,
+    ) -> None:
+        self._labels, self._numbers, self._texts = list(labels), list(numbers), list(texts)
+        self._logarithm = logarithm
+        floats = dict.fromkeys([*labels, *numbers], pa.float32())
+        self.schema = pa.schema({**floats, **dict.fromkeys(texts, pa.int64())})
+
+    def count(self, data: Bytes) -> int:
+        from flambeau.data.sources.text.number_kernels import count_rows
+
+        return count_rows(data, -1, False)
+
+    def parse(self, data: Bytes, *, skip: bool) -> Parsed:
+        from flambeau.data.sources.text.criteo_kernels import parse_criteo
+        from flambeau.data.text_hash import salt_of
+
+        rows = self.count(data) + 1  # one more for a bad row after the last good one
+        salts = np.array([salt_of(name) for name in self._texts], np.uint64)
+        labels = np.empty((len(self._labels), rows), np.float32)
+        dense = np.empty((len(self._numbers), rows), np.float32)
+        ids = np.empty((len(self._texts), rows), np.int64)
+        valid = np.zeros((len(self._texts), rows // 8 + 1), np.uint8)
+        found, skipped, *fault = parse_criteo(
+            data, skip, self._logarithm, salts, labels, dense, ids, valid
+        )
+        columns = [pa.array(column[:found]) for column in (*labels, *dense)]
+        columns += [_ids(*pair, found) for pair in zip(ids, valid, strict=True)]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return Parsed(batch, skipped, Fault(*fault) if fault[0] else None)
+
+    def describe(self, line: bytes) -> str:
+        wanted = len(self._labels) + len(self._numbers) + len(self._texts)
+        found = line.count(b"\t") + 1
+        return (
+            f"the row has {number_of(found, 'column')} between tabs, and should have {wanted}: "
+            f"{number_of(len(self._labels), 'label')}, {number_of(len(self._numbers), 'number')}, "
+            f"{number_of(len(self._texts), 'text')}"
+        )
+
+
+def _ids(ids: np.ndarray[Any, Any], valid: np.ndarray[Any, Any], rows: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), rows, [pa.py_buffer(valid), pa.py_buffer(ids)])

@@ -1,0 +1,253 @@
+"""What the coordinator decides while workers train, by the way they agree."""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from flambeau.config import JobSettings
+from flambeau.config.strategies import Hybrid, ParameterServer
+from flambeau.coordination import rounds
+from flambeau.coordination.consistency import Synchronous
+from flambeau.coordination.protocol import (
+    Messages,
+    Report,
+    Role,
+    RoleSpec,
+    ShardJoined,
+    Stop,
+    StopRequest,
+)
+from flambeau.coordination.round_messages import Commit, NormReply, NormRequest, Staged
+from flambeau.coordination.rounds import Rounds
+
+PROGRESS_SECONDS = 0.5
+
+Emit = Callable[..., None]
+
+
+class Stage(ABC):
+    """What the controller offers: to reach roles and peers, to tell observers, to end the job."""
+
+    @abstractmethod
+    def send(self, spec: RoleSpec, message: Messages, buffers: Sequence[Any] = ()) -> None:
+        """Send to a role of the current generation."""
+
+    @abstractmethod
+    def send_peer(self, peer: bytes, message: Messages) -> None:
+        """Send to a connection."""
+
+    @abstractmethod
+    def roles(self, role: Role) -> list[RoleSpec]:
+        """The roles of one kind that have joined."""
+
+    @abstractmethod
+    def emit(self, kind: str, **fields: Any) -> None:
+        """Tell the observers."""
+
+    @abstractmethod
+    def fail(self, text: str) -> None:
+        """End the job, which cannot go on."""
+
+
+class TrainingCoordinator(ABC):
+    """Decisions of a job. One generation at a time."""
+
+    #: Whether a lost worker or server is replaced while the others go on.
+    elastic = False
+
+    def __init__(self) -> None:
+        self.stopping = False
+
+    def attach(self, stage: Stage) -> None:
+        """Called once, before anything else."""
+        self.stage = stage
+
+    def begin(self, generation: int) -> None:  # noqa: B027 - not all care
+        """A generation starts."""
+
+    def handle(self, peer: bytes, message: Any, buffers: Sequence[Any]) -> None:  # noqa: B027
+        """A message that is not the controller's own business."""
+
+    def joined(self, spec: RoleSpec) -> None:  # noqa: B027 - not all care
+        """A worker takes part; in an elastic job it may be one that replaces another."""
+
+    def lost(self, spec: RoleSpec) -> None:  # noqa: B027 - not all care
+        """A role of an elastic job is gone and will be replaced."""
+
+    def tick(self, now: float) -> None:  # noqa: B027 - not all care
+        """Called several times a second."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Have all workers save and end."""
+
+    def rows(self) -> dict[str, int] | None:
+        """What became of all rows, if this is where that is known."""
+        return None
+
+    def summary(self) -> dict[str, Any]:
+        """For the report."""
+        return {}
+
+
+@final
+class PassiveCoordinator(TrainingCoordinator):
+    """Workers that agree without the coordinator."""
+
+    def __init__(self, role: Role = Role.WORKER) -> None:
+        super().__init__()
+        self._role = role
+
+    def stop(self) -> None:
+        """Ask each of them; they agree on the step."""
+        self.stopping = True
+        for spec in self.stage.roles(self._role):
+            self.stage.send(spec, Stop())
+
+
+@dataclass
+class _Totals:
+    """Pulses of all workers since progress was last told."""
+
+    loss: float = 0.0
+    rows: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    data_seconds: float = 0.0
+    communication_seconds: list[float] = field(default_factory=list)
+
+
+@final
+class RoundCoordinator(TrainingCoordinator):
+    """Synchronous servers: every round is closed here, once for all shards."""
+
+    def __init__(self, settings: JobSettings, *, tells_progress: bool) -> None:
+        super().__init__()
+        strategy = settings.strategy
+        assert isinstance(strategy, ParameterServer | Hybrid)
+        self._workers, self._shards = settings.cluster.workers, strategy.servers
+        backup = strategy.backup_workers if isinstance(strategy, ParameterServer) else 0
+        skip = isinstance(strategy, ParameterServer) and strategy.non_finite == "skip"
+        self._policy = Synchronous(self._workers, backup)
+        self._clip_norm = settings.compute.clip_norm
+        self._non_finite: Any = "skip" if skip else "fail"
+        self._tells_progress = tells_progress
+        self.begin(-1)  # time passes also before agents are there
+
+    def begin(self, generation: int) -> None:
+        """Forget the rounds of the generation before."""
+        self._generation = generation
+        self._peers: dict[int, bytes] = {}
+        self._rounds: Rounds | None = None
+        self._totals = _Totals()
+        self._told = time.monotonic()
+        self._last: dict[str, Any] = {}
+
+    def handle(self, peer: bytes, message: Any, buffers: Sequence[Any]) -> None:
+        """Reports of shards and workers."""
+        if isinstance(message, ShardJoined) and message.spec.generation == self._generation:
+            self._peers[message.spec.rank] = peer
+        elif isinstance(message, Staged) and message.generation == self._generation:
+            self._act(
+                self._rounds_from(message.round).staged(
+                    message.round,
+                    message.worker,
+                    message.shard,
+                    message.rows,
+                    message.finite,
+                    message.planned,
+                )
+            )
+        elif isinstance(message, NormReply) and message.generation == self._generation:
+            assert self._rounds is not None
+            self._act(self._rounds.summed(message.round, message.shard, message.squares))
+        elif isinstance(message, StopRequest):
+            self.stop()
+        elif isinstance(message, Report) and message.kind == "pulse":
+            self._pulse(message.fields)
+
+    def stop(self) -> None:
+        """With the next round."""
+        self.stopping = True
+
+    def tick(self, now: float) -> None:
+        """Tell progress."""
+        if self._tells_progress and now - self._told >= PROGRESS_SECONDS and self._last:
+            self._tell(now)
+
+    def summary(self) -> dict[str, Any]:
+        """Rounds without an update, and gradients that came too late."""
+        if self._rounds is None:
+            return {}
+        return {"skipped_rounds": self._rounds.skipped_rounds, "late_gradients": self._rounds.late}
+
+    def _rounds_from(self, start: int) -> Rounds:
+        if self._rounds is None:
+            self._rounds = Rounds(
+                self._workers,
+                self._shards,
+                self._policy,
+                self._clip_norm,
+                self._non_finite,
+                start=start,
+            )
+        return self._rounds
+
+    def _act(self, decisions: Sequence[rounds.Decision]) -> None:
+        assert self._rounds is not None
+        for decision in decisions:
+            if isinstance(decision, rounds.Spoiled):
+                self.stage.fail(decision.message)
+                return
+            message: Messages
+            members = list(decision.members)
+            if isinstance(decision, rounds.AskNorm):
+                message = NormRequest(decision.round, members)
+            else:
+                message = Commit(
+                    decision.round,
+                    members,
+                    decision.scale,
+                    decision.apply,
+                    self.stopping,
+                    self._rounds.dropped_rows,
+                )
+            for peer in self._peers.values():
+                self.stage.send_peer(peer, message)
+
+    def _pulse(self, fields: dict[str, Any]) -> None:
+        totals = self._totals
+        totals.loss += fields["loss"]
+        totals.rows += fields["rows"]
+        totals.steps += fields["steps"]
+        totals.seconds += fields["seconds"]
+        totals.data_seconds += fields["data_seconds"]
+        totals.communication_seconds.append(fields["communication_seconds"])
+        if fields["step"] >= self._last.get("step", 0):
+            self._last = fields
+
+    def _tell(self, now: float) -> None:
+        totals, elapsed = self._totals, now - self._told
+        self._totals, self._told = _Totals(), now
+        if not totals.rows:
+            return
+        steps = max(1, totals.steps)
+        waits = totals.communication_seconds
+        waiting = sum(waits) / max(1, len(waits))
+        step, data = totals.seconds / steps, totals.data_seconds / steps
+        self.stage.emit(
+            "progress",
+            step=self._last["step"],
+            epoch=self._last["epoch"],
+            steps_total=self._last["steps_total"],
+            rows=self._last["position_rows"],
+            rows_per_second=totals.rows / max(elapsed, 1e-9),
+            loss=totals.loss / totals.rows if totals.rows else math.nan,
+            lr=self._last["lr"],
+            data_seconds=data,
+            compute_seconds=max(0.0, step - data - waiting),
+            communication_seconds=waiting,
+        )

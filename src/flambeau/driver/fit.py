@@ -1,0 +1,283 @@
+"""`fit`: train a model on a cluster, and get a result."""
+
+import datetime
+import json
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from flambeau import errors
+from flambeau.checkpoint import (
+    RunDirectory,
+    parse_reference,
+    prune,
+    repair_pointers,
+    resolve,
+)
+from flambeau.checkpoint.durable import write_atomically
+from flambeau.checkpoint.run_directory import explained
+from flambeau.config import (
+    AllReduce,
+    Binding,
+    Checkpoints,
+    Cluster,
+    Compute,
+    EarlyStopping,
+    Evaluation,
+    Hybrid,
+    Images,
+    JobSettings,
+    Loading,
+    Observe,
+    ParameterServer,
+    Recovery,
+)
+from flambeau.coordination.failures import Failure
+from flambeau.data.data_loaders import is_data_loader, taken_over
+from flambeau.driver.job_packager import JobPackager
+from flambeau.driver.label_mapping import with_label_map
+from flambeau.driver.launching import run_topology
+from flambeau.driver.observers import Memory, make_observers
+from flambeau.driver.outcome import Outcome
+from flambeau.driver.result import Result, make_report
+from flambeau.driver.topology import make_topology, require_room
+from flambeau.errors import CheckpointError, WorkerFailedError, WorkerLostError
+from flambeau.observe import Event, Observer, Observers
+from flambeau.runs import import_folders
+
+_WAYS_ON = (
+    ". The same call goes on from the last checkpoint; with recovery.max_restarts=n the job does "
+    "so by itself, n times"
+)
+
+Resume = Literal["auto", "always", "never"] | bool
+
+
+def fit(
+    model: Any,
+    train: Any,
+    valid: Any = None,
+    *,
+    inputs: Any = None,
+    label: Any = None,
+    label_map: Mapping[float, float] | None = None,
+    weight: str | None = None,
+    keys: Sequence[str] = (),
+    group: str | None = None,
+    hash: Mapping[str, str] | None = None,
+    crosses: Mapping[str, Sequence[str]] | None = None,
+    fill: float | Mapping[str, float] | None = None,
+    loss: Any = None,
+    step: Any = None,
+    optimizer: Any = "adam",
+    table_optimizer: Any = None,
+    schedule: Any = None,
+    metrics: Sequence[str] = (),
+    batch_size: int | None = None,
+    epochs: int = 1,
+    max_steps: int | None = None,
+    strategy: AllReduce | ParameterServer | Hybrid | None = None,
+    cluster: Cluster | None = None,
+    compute: Compute | Mapping[str, Any] | None = None,
+    loading: Loading | Mapping[str, Any] | None = None,
+    images: Images | Mapping[str, Any] | None = None,
+    checkpoints: Checkpoints | Mapping[str, Any] | None = None,
+    evaluation: Evaluation | Mapping[str, Any] | None = None,
+    evaluator: bool = False,
+    early_stopping: EarlyStopping | Mapping[str, Any] | None = None,
+    observe: Observe | Mapping[str, Any] | None = None,
+    recovery: Recovery | Mapping[str, Any] | None = None,
+    callbacks: Sequence[Any] = (),
+    run_dir: str | Path | None = None,
+    resume: Resume = "auto",
+    init_from: str | Path | Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Result:
+    """Train `model` on `train` with any number of processes, and return the `Result`.
+
+    What to learn: `model` is an nn.Module, or a class or function that builds one on the workers.
+    `train` and `valid` are `(x, y)` arrays or tensors, a dict of columns, a DataFrame (pandas,
+    Polars, Spark) or Arrow table, a Dataset, a path or glob (Parquet, CSV, Arrow, idx, CIFAR, image
+    folder), a DataLoader, or `f(shard) -> DataLoader`.
+    `inputs`, `label`, `weight`, `keys` and `group` say which columns go where; texts among the
+    inputs become ids by hash (columns that share a table share a salt: `hash={"history": "item"}`),
+    and `crosses` makes columns of ids from others, `{"user_x_ad": ["user", "ad"]}`; `fill` stands
+    for missing numbers, `{"price": 0.0}` or one for all, and `label_map` gives labels to learn for
+    those in the data, `{-1: 0, 1: 1}`. `loss` is a name, a torch loss, `{task:
+    loss}` or `f(output, batch)`; `step=f(ctx, batch)` replaces the whole training step.
+    `batch_size` is per worker and update: 128, or that of a DataLoader.
+
+    How and where: `strategy` says how replicas agree, `cluster` where processes run. The value
+    objects `compute`, `loading`, `images`, `checkpoints`, `evaluation`, `early_stopping`, `observe`
+    and `recovery` (see `flambeau.config`; plain dicts work too) hold the rest.
+
+    A run lives in `run_dir`. If it holds an earlier part of this run, that is continued (`resume`);
+    `init_from="runs/other@best"` starts from another run's weights, `{"run": ..., "patterns":
+    ["encoder.*"]}` from some of them.
+    """
+    given = dict(locals())
+    path = Path(run_dir) if run_dir is not None else _new_run_path(model)
+    run = RunDirectory(path)
+    try:
+        with run.lock(), JobPackager(path) as description:
+            settings = _settings(description, given)
+            result = run_job(run, settings, description, resume=resume, init_from=init_from)
+    except errors.FlambeauError as error:
+        # The message says it all: the frames between here and where it was raised are ours.
+        raise error.with_traceback(None) from None
+    result.valid = valid
+    return result
+
+
+def _settings(description: JobPackager, given: dict[str, Any]) -> JobSettings:
+    """The settings for the arguments of `fit`, by their names."""
+    if is_data_loader(given["train"]):
+        given = given | taken_over(given["train"], given["batch_size"], given["loading"])
+    columns = {name: given[name] for name in ("inputs", "label", "weight", "group", "fill")}
+    columns |= {name: given[name] or {} for name in ("label_map", "hash", "crosses")}
+    binding = Binding(**columns, keys=tuple(given["keys"]))
+    values = {
+        **{name: value for name, value in given.items() if name in JobSettings.model_fields},
+        "binding": binding,
+        "model": description.model(given["model"]),
+        "train": description.data(given["train"], "train", binding),
+        "valid": description.data(given["valid"], "valid", binding),
+        "loss": description.code(given["loss"], "loss"),
+        "step": description.code(given["step"], "step"),
+        "optimizer": description.optimizer(given["optimizer"]),
+        "table_optimizer": description.optimizer(given["table_optimizer"]),
+        "schedule": description.schedule(given["schedule"]),
+        "metrics": tuple(given["metrics"]),
+        "callbacks": description.callbacks(given["callbacks"]),
+    }
+    return JobSettings(**{name: value for name, value in values.items() if value is not None})
+
+
+def run_job(
+    run: RunDirectory,
+    settings: JobSettings,
+    description: JobPackager,
+    *,
+    resume: Resume = "auto",
+    init_from: str | Path | Mapping[str, Any] | None = None,
+    watching: Sequence[Observer] = (),
+) -> Result:
+    """Run a described job in its (locked) directory; those `watching` are told what happens."""
+    with explained(run.path):
+        return _run_job(run, settings, description, resume, init_from, watching)
+
+
+def _run_job(
+    run: RunDirectory,
+    settings: JobSettings,
+    description: JobPackager,
+    resume: Resume,
+    init_from: str | Path | Mapping[str, Any] | None,
+    watching: Sequence[Observer],
+) -> Result:
+    require_room(settings)
+    if isinstance(init_from, str | Path):
+        init_from = {"run": str(init_from)}
+    initial = dict(init_from or {})
+    settings, recognised = with_label_map(run, settings, description.packer)
+    goes_on = run.prepare(settings.model_dump(mode="json"), resume)
+    run.remove_leftovers()
+    repair_pointers(run)
+    description.packer.write(run.code)
+    import_folders.remember(run.code)
+    start = _initial_checkpoint(initial["run"]) if initial and not goes_on else None
+    run.report.unlink(missing_ok=True)
+    memory = Memory()
+    forgotten = memory.recall(run)
+    observer = Observers([make_observers(settings.observe, run, memory), *watching])
+    payload = {
+        "settings": settings.model_dump(mode="json"),
+        "run_dir": str(run.path.resolve()),
+        "init_from": initial.get("run"),
+        "init_patterns": initial.get("patterns"),
+        "init_step": None if start is None else start.name,
+    }
+    started = time.time()
+    try:
+        for text in filter(None, (recognised, forgotten)):
+            observer.observe(Event("warning", started, {"text": text}))
+        outcome = run_topology(
+            make_topology(run, settings, resumes=goes_on, initial=start),
+            settings.cluster,
+            observer,
+            settings.recovery,
+            payload,
+            tuple(description.fds),
+            description.frames,
+            graceful=True,
+        )
+        prune(run, settings.checkpoints.keep)
+        report = make_report(outcome, memory, settings, started)
+        write_atomically(run.report, json.dumps(report, indent=1).encode())
+        _observe_dropped(observer, report["rows"])
+        _observe_end(observer, outcome, memory)
+    finally:
+        observer.close()
+    _raise_if_failed(outcome, run, memory)
+    return Result(run, settings, outcome, memory)
+
+
+def _initial_checkpoint(reference: str) -> Path:
+    """What to start from; that there is nothing is found out before processes are started."""
+    path, which = parse_reference(reference)
+    if not path.is_dir():
+        raise CheckpointError(f"init_from: there is no run {path}")
+    return resolve(RunDirectory(path), which).resolve()
+
+
+def _observe_dropped(observer: Observer, rows: dict[str, int]) -> None:
+    if rows["dropped"]:
+        text = (
+            f"{rows['dropped']:,} of {rows['read']:,} rows changed nothing: their gradients came "
+            "too late for their round, or were not finite; see report.json"
+        )
+        observer.observe(Event("warning", time.time(), {"text": text}))
+
+
+def _observe_end(observer: Observer, outcome: Outcome, memory: Memory) -> None:
+    error = outcome.failure.message if outcome.failure else None
+    known = {"step": memory.step} | outcome.summaries.get(0, {}) | outcome.coordinator_summary
+    fields = {
+        "status": outcome.ending,
+        "step": known["step"],
+        "error": error,
+        "metrics": memory.metrics,
+    }
+    observer.observe(Event("job_end", time.time(), fields))
+
+
+def _raise_if_failed(outcome: Outcome, run: RunDirectory, memory: Memory) -> None:
+    if outcome.failure is not None:
+        raise_failure(outcome.failure, _WAYS_ON)
+    if outcome.interrupted is signal.SIGINT:
+        raise KeyboardInterrupt(
+            f"stopped at step {memory.step}; the same call with run_dir={str(run.path)!r} goes on"
+        )
+    if outcome.interrupted is not None:
+        raise SystemExit(128 + outcome.interrupted)
+
+
+def raise_failure(failure: Failure, ways_on: str = "") -> NoReturn:
+    """Raise, in the driver, what ended a role: causes that need no traceback as what they are.
+
+    `ways_on` is added to the message where a process was lost.
+    """
+    if failure.traceback:
+        raise WorkerFailedError(f"{failure.spec.name} failed", failure.traceback)
+    kind = getattr(errors, failure.error, WorkerLostError) if failure.error else WorkerLostError
+    raise kind(failure.message + (ways_on if kind is WorkerLostError else ""))
+
+
+def _new_run_path(model: Any) -> Path:
+    kind = model if isinstance(model, type) else type(model)
+    name = getattr(model, "__name__", kind.__name__).lower()
+    name = name if name.isidentifier() else "model"
+    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{name}-{now}"

@@ -1,0 +1,91 @@
+"""From a team and a cluster to its outcome: the one place where a controller is put to work."""
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flambeau import config
+from flambeau.clusters.base import Cluster, Launch
+from flambeau.clusters.file_transfer.carrier import Carrier, remove_traces
+from flambeau.clusters.file_transfer.mirror import TOKEN
+from flambeau.clusters.local import LOOPBACK, LocalCluster
+from flambeau.clusters.open_files import raise_open_files
+from flambeau.config import Recovery
+from flambeau.driver.controller import Controller
+from flambeau.driver.outcome import Outcome
+from flambeau.driver.topology import Topology
+from flambeau.errors import MissingDependencyError
+from flambeau.observe import Observer
+from flambeau.roles.role_modules import modules_of
+
+CHILD_MODULE = "flambeau.roles.main"
+
+
+def run_topology(
+    team: Topology,
+    cluster: config.Cluster,
+    observer: Observer,
+    recovery: Recovery,
+    payload: dict[str, Any],
+    fds: tuple[int, ...] = (),
+    frames: Mapping[str, Any] | None = None,
+    *,
+    graceful: bool,
+) -> Outcome:
+    """Run all roles of a team to their end. `graceful`: they can save and stop when asked to.
+
+    `frames` are data frames of the cluster's engine, by name.
+    """
+    raise_open_files()
+    placed, host = open_cluster(cluster, frames or {})
+    controller = Controller(team, placed, observer, recovery, host, graceful=graceful)
+    launch = Launch(
+        coordinator=controller.address,
+        secret=controller.secret,
+        module=CHILD_MODULE,
+        payload=payload,
+        fds=fds,
+        preload=modules_of(team.roles),
+        threads_per_worker=cluster.threads_per_worker,
+        pinned=isinstance(cluster, config.Local),
+        **_files(cluster, team.carrier, payload),
+    )
+    try:
+        return controller.run(launch)
+    finally:
+        if launch.token:
+            remove_traces(Path(payload["run_dir"]))
+        if team.carrier is not None:
+            team.carrier.close()
+
+
+def _files(
+    cluster: config.Cluster, carrier: Carrier | None, payload: Mapping[str, Any]
+) -> dict[str, Any]:
+    """How agents elsewhere find out whether they see the run's files, and what if not."""
+    if isinstance(cluster, config.Local) or "run_dir" not in payload:
+        return {}
+    token = uuid.uuid4().hex
+    (Path(payload["run_dir"]) / TOKEN).write_text(token, encoding="ascii")
+    shown = token if cluster.shared_files else "not to be seen"
+    depot = None if carrier is None or carrier.depot is None else carrier.depot.url
+    return {
+        "token": shown,
+        "mirrors": cluster.spool_dir,
+        "carry_bytes": cluster.carry_mb << 20,
+        "depot": depot,
+    }
+
+
+def open_cluster(settings: config.Cluster, frames: Mapping[str, Any]) -> tuple[Cluster, str]:
+    """The cluster that settings name, and the address where it finds the coordinator."""
+    if isinstance(settings, config.Local):
+        return LocalCluster(), LOOPBACK
+    try:
+        from flambeau.clusters.spark import SparkCluster, driver_host
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"cluster=Spark(...) needs PySpark ({error}): pip install 'flambeau[spark]'"
+        ) from error
+    return SparkCluster(settings, frames), driver_host(settings)

@@ -1,0 +1,126 @@
+"""Starts that are decided on, and wait for their starting point and their delay."""
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, final
+
+from flambeau.coordination import failures
+from flambeau.coordination.backoff import Backoff
+from flambeau.coordination.failures import Failure
+from flambeau.coordination.protocol import RoleSpec
+from flambeau.driver.coordinators import Emit
+from flambeau.driver.starting_points import StartingPoint, StartingPoints
+
+
+@dataclass(frozen=True)
+class ComingStart:
+    """A start at `due` (monotonic seconds) or later, when its starting point is known."""
+
+    found: Future[StartingPoint]
+    due: float
+
+    def ready(self, now: float) -> bool:
+        """Whether nothing is left to wait for."""
+        return now >= self.due and self.found.done()
+
+    @property
+    def point(self) -> StartingPoint:
+        """What it starts from, once it is ready."""
+        return self.found.result()
+
+
+@final
+@dataclass(frozen=True)
+class Replacement(ComingStart):
+    """A role that takes the place of one that was lost by `failure`."""
+
+    spec: RoleSpec
+    failure: Failure
+
+
+@final
+class Restarts:
+    """What is to be started, from what and when: a generation, or single roles of one.
+
+    Times are seconds of a monotonic clock, given by the caller.
+    """
+
+    def __init__(self, points: StartingPoints, limit: int, emit: Emit) -> None:
+        self._points, self._limit, self._emit = points, limit, emit
+        self._backoff = Backoff()
+        self._due = 0.0
+        self._generation: ComingStart | None = None
+        self._roles: list[Replacement] = []
+        self.count = 0
+
+    @property
+    def left(self) -> int:
+        """How many more there may be."""
+        return self._limit - self.count
+
+    def allow(self, failure: Failure) -> bool:
+        """Whether to try again after a failure."""
+        return failures.decide(failure, self.count, self._limit) is failures.Verdict.RESTART
+
+    def decide(self, generation: int, reason: str, now: float, **who: Any) -> None:
+        """Count a restart and tell the observers; what is planned next waits for its time."""
+        self.count += 1
+        delay = self._backoff.next(now)
+        self._due = now + delay
+        wait = {"delay": delay} if delay else {}
+        self._emit("restart", **who, generation=generation, reason=reason, **wait)
+
+    def take_back(self) -> None:
+        """A restart has become part of another one."""
+        self.count -= 1
+
+    @property
+    def can_restore_servers(self) -> bool:
+        """Whether there is anything that a new server could return to."""
+        return self._points.exist
+
+    def plan_generation(self, *, first: bool) -> None:
+        """Start all roles, when it is known what from."""
+        self._points.release()  # no role is left that could start from what was chosen before
+        self._roles.clear()
+        self._generation = ComingStart(self._points.choose(again=not first), self._due)
+
+    def plan_role(self, spec: RoleSpec, failure: Failure, generation: int, now: float) -> None:
+        """Start a role in a lost one's place, which is a restart as well."""
+        self.decide(generation, failure.message, now, rank=spec.rank, role=spec.kind)
+        found = self._points.choose(again=True)
+        self._roles.append(Replacement(found, self._due, spec, failure))
+
+    def generation_due(self, now: float) -> StartingPoint | None:
+        """Where the planned generation starts, if it is time for it; asked once."""
+        coming = self._generation
+        if coming is None or not coming.ready(now):
+            return None
+        self._generation = None
+        self._warn(coming.point)
+        return coming.point
+
+    def roles_due(self, now: float) -> list[Replacement]:
+        """Roles that it is time to start; each is given once."""
+        ready = [item for item in self._roles if item.ready(now)]
+        self._roles = [item for item in self._roles if item not in ready]
+        for item in ready:
+            self._warn(item.point)
+        return ready
+
+    def _warn(self, point: StartingPoint) -> None:
+        for text in point.skipped:
+            self._emit("warning", text=text)
+
+    @property
+    def waiting(self) -> list[RoleSpec]:
+        """Roles that have not been started yet."""
+        return [item.spec for item in self._roles]
+
+    def cancel(self) -> None:
+        """Start no role any more."""
+        self._roles.clear()
+
+    def close(self) -> None:
+        """End what is still looked for."""
+        self._points.close()

@@ -1,0 +1,214 @@
+"""What a finished job gives: the model, the numbers, and the means to use them."""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, final
+
+from flambeau.checkpoint import RunDirectory
+from flambeau.config import JobSettings
+from flambeau.driver.observers import Memory
+from flambeau.driver.outcome import Outcome
+
+
+def make_report(
+    outcome: Outcome, memory: Memory, settings: JobSettings, started: float
+) -> dict[str, Any]:
+    """What goes into the run's `report.json`."""
+    summary = dict(outcome.summaries.get(0, {}))
+    own = summary.get("client", {}).get("tables")
+    rows = _rows(summary, memory)
+    if outcome.rows is not None:
+        rows = _free_rows(outcome, memory)
+    counted = ("rows", "rows_repeated", "rows_dropped", "rows_left_out")
+    for name in (*counted, "history", "own_rows", "own_steps", "client"):
+        summary.pop(name, None)
+    return {
+        "status": outcome.ending,
+        "error": outcome.failure.message if outcome.failure else None,
+        "workers": settings.cluster.workers,
+        "restarts": outcome.restarts,
+        "wall_seconds": round(time.time() - started, 3),
+        "rows": {**rows, "skipped": memory.rows_skipped},
+        **summary,
+        **_speed(list(outcome.summaries.values())),
+        **outcome.coordinator_summary,
+        "stopped_early": outcome.stopped_early,
+        "metrics": _metrics(outcome, memory),
+        **({"tables": own} if own else {}),
+        **_served(outcome),
+    }
+
+
+def _rows(summary: dict[str, Any], memory: Memory) -> dict[str, int]:
+    """What became of rows, as the first worker and the observers know it."""
+    passed, dropped = int(summary.get("rows", 0)), int(summary.get("rows_dropped", 0))
+    repeated = int(summary.get("rows_repeated", 0)) + memory.rows_lost
+    left_out = int(summary.get("rows_left_out", 0))
+    counts = {
+        "read": passed + repeated,
+        "applied": passed - dropped - left_out,
+        "dropped": dropped,
+        "repeated": repeated,
+    }
+    return {**counts, "left_out": left_out} if left_out else counts
+
+
+def _free_rows(outcome: Outcome, memory: Memory) -> dict[str, int]:
+    """What became of rows, as the coordinator counted them.
+
+    Rows whose updates were `lost` with a server are not applied. Updates are what workers know of,
+    so their rows are reckoned from the mean of an update.
+    """
+    rows = dict(outcome.rows or {})
+    rows["read"] += memory.rows_lost
+    rows["repeated"] += memory.rows_lost
+    steps = outcome.coordinator_summary.get("step", 0)
+    trained = rows["applied"] + rows["dropped"]
+    lost = round(_updates_lost(outcome) * trained / steps) if steps else 0
+    lost = min(lost, rows["applied"])
+    rows["applied"] -= lost
+    return {**rows, "lost": lost} if lost else rows
+
+
+def _updates_lost(outcome: Outcome) -> int:
+    """Updates that servers had made and not saved when they were lost, as workers know it."""
+    clients = [summary.get("client", {}) for summary in outcome.summaries.values()]
+    return max((client.get("updates_lost", 0) for client in clients), default=0)
+
+
+def _speed(workers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean seconds of a step over the steps of all workers, and the rows they trained on in one.
+
+    Workers that keep in step know the rows of all; of the others, each knows its own.
+    """
+    timed = [worker for worker in workers if worker.get("own_steps")]
+    if not timed:
+        return {}
+    steps = sum(worker["own_steps"] for worker in timed)
+    parts = timed[0]["seconds_per_step"]
+    seconds = {
+        name: sum(each["own_steps"] * each["seconds_per_step"][name] for each in timed) / steps
+        for name in parts
+    }
+    own = [each["own_rows"] / each["seconds"] for each in timed if "own_rows" in each]
+    return {"seconds_per_step": seconds, **({"rows_per_second": sum(own)} if own else {})}
+
+
+def _served(outcome: Outcome) -> dict[str, Any]:
+    """What servers and their clients counted, if there were any."""
+    if not outcome.servers:
+        return {}
+    clients = {str(rank): s["client"] for rank, s in sorted(outcome.summaries.items())}
+    servers = {str(shard): summary for shard, summary in sorted(outcome.servers.items())}
+    lost = _updates_lost(outcome)
+    return {"updates_lost": lost, "servers": servers, "clients": clients}
+
+
+def _metrics(outcome: Outcome, memory: Memory) -> dict[str, float]:
+    """The workers' last evaluation, or the evaluator's."""
+    return dict(outcome.summaries.get(0, {}).get("metrics") or memory.metrics)
+
+
+@final
+class Result:
+    """A finished run.
+
+    `metrics` are the final ones by name, `history` has one entry per evaluation, `report` is what
+    is in report.json, `run_dir` is where it all is.
+    """
+
+    def __init__(
+        self, run: RunDirectory, settings: JobSettings, outcome: Outcome, memory: Memory
+    ) -> None:
+        self._run, self._settings = run, settings
+        self.run_dir: Path = run.path
+        self.metrics = _metrics(outcome, memory)
+        history = outcome.summaries.get(0, {}).get("history") or memory.history
+        self.history: list[dict[str, Any]] = history
+        self.report: dict[str, Any] = json.loads(run.report.read_bytes())
+        #: The validation data as it was given to `fit`.
+        self.valid: Any = None
+        self._model: Any = None
+
+    @property
+    def model(self) -> Any:
+        """The trained module with its last weights, on the CPU and in evaluation mode."""
+        if self._model is None:
+            self._model = self.model_at("latest")
+        return self._model
+
+    def model_at(self, which: str) -> Any:
+        """The module with the weights of a checkpoint: `"best"`, `"latest"`, `"step-100"`."""
+        from flambeau.runs.trained_run import load_model
+
+        return load_model(self._run, self._settings, which)
+
+    def evaluate(self, data: Any = None, metrics: Sequence[str] = ()) -> dict[str, float]:
+        """Metrics of the model on `data` (by default the job's validation data)."""
+        from flambeau.runs.trained_run import evaluate_run
+
+        names = tuple(metrics) or self._settings.metrics
+        data = self.valid if data is None else data
+        return evaluate_run(self._run, self._settings, "latest", data, names).metrics
+
+    def predict(
+        self,
+        data: Any,
+        out: str | Path | None = None,
+        *,
+        workers: int | None = None,
+        batch_size: int | None = None,
+    ) -> Any:
+        """Predictions for `data`, in order: an Arrow table, or with `out` how many rows are there.
+
+        `out` is a .parquet or .csv file, or a folder: then files are predicted by `workers`
+        processes, and the same call goes on after a crash.
+        """
+        from flambeau.driver.predict import predict_run
+        from flambeau.runs.prediction import PredictionOptions
+
+        options = PredictionOptions(workers, batch_size)
+        return predict_run(self._run, self._settings, "latest", data, out, options)
+
+    def export(
+        self,
+        out: str | Path,
+        format: str = "pt2",
+        *,
+        tables: str = "fp32",
+        since: str | Path | None = None,
+    ) -> Path:
+        """Write the model to the new folder `out`, as others can read it: graph, tables, columns.
+
+        `format` is pt2, onnx, torch or torchscript; `tables` says how rows are stored (fp32, bf16,
+        int8). With `since`, another export or a run, only what changed is written.
+        """
+        from flambeau.inference.export import ExportOptions
+        from flambeau.runs.run_export import export_run
+
+        options = ExportOptions(format, tables)
+        base = None if since is None else str(since)
+        export_run(self._run, self._settings, "latest", Path(out), options, base)
+        return Path(out)
+
+    def export_vectors(
+        self,
+        data: Any,
+        out: str | Path,
+        of: Literal["item", "user"] = "item",
+        id: str | None = None,
+    ) -> int:
+        """Write `id` and `vector` of the items or users in `data` to a Parquet file; how many.
+
+        The model needs `item_vectors` or `user_vectors`. Ids are those of the column `id`, or of
+        the first field of that method's first argument. `TableSpec(init=out)` reads the file.
+        """
+        from flambeau.runs.item_vectors import export_run_vectors
+
+        return export_run_vectors(self._run, self._settings, "latest", data, out, of, id)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
+        return f"Result({shown or 'no metrics'}, run_dir={str(self.run_dir)!r})"

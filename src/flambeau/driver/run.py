@@ -1,0 +1,99 @@
+"""`run`: call any function on N processes with torch.distributed ready."""
+
+import os
+import pickle
+import signal
+import tempfile
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import cloudpickle
+
+from flambeau.config import Cluster, Local, Recovery
+from flambeau.coordination.failures import Cause
+from flambeau.coordination.protocol import Role
+from flambeau.driver.fit import raise_failure
+from flambeau.driver.launching import run_topology
+from flambeau.driver.outcome import Outcome
+from flambeau.driver.topology import Topology
+from flambeau.observe import Observer, display
+from flambeau.roles.function import load, store
+
+Value = TypeVar("Value")
+
+
+def run(
+    function: Callable[..., Value], *args: Any, cluster: Cluster | None = None, **kwargs: Any
+) -> list[Value]:
+    """The results of `function(*args, **kwargs)` on every process of the cluster, by rank.
+
+    Inside, torch.distributed is initialised and RANK, WORLD_SIZE and LOCAL_RANK are set. The
+    function and its results may be anything that can be pickled, also from a notebook.
+    """
+    cluster = cluster or Local()
+    if not isinstance(cluster, Local):
+        return _run_elsewhere((function, args, kwargs), cluster)
+    descriptors = [_anonymous_file() for _ in range(cluster.workers + 1)]
+    try:
+        store(descriptors[0], (function, args, kwargs))
+        payload = {"function": descriptors[0], "results": descriptors[1:]}
+        outcome = launch_roles(Role.FUNCTION, cluster, payload, tuple(descriptors))
+        finish(outcome)
+        return [load(descriptor) for descriptor in descriptors[1:]]
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _run_elsewhere(call: Any, cluster: Cluster) -> list[Any]:
+    """On other machines, where descriptors of this one mean nothing."""
+    payload = {"function": cloudpickle.dumps(call)}
+    outcome = launch_roles(Role.FUNCTION, cluster, payload, ())
+    finish(outcome)
+    return [pickle.loads(outcome.summaries[rank]["result"]) for rank in range(cluster.workers)]
+
+
+def run_script(program: str, arguments: list[str], cluster: Cluster, *, module: bool) -> int:
+    """Run a script, or a module by its name, on every process of the cluster.
+
+    Returns 0, or the exit code of the first process that ended itself with another or was killed.
+    """
+    payload = {"program": program, "arguments": arguments, "module": module}
+    outcome = launch_roles(Role.SCRIPT, cluster, payload, ())
+    failure = outcome.failure
+    if failure is not None and failure.cause is Cause.DIED and outcome.interrupted is None:
+        return failure.exit_code
+    finish(outcome)
+    return 0
+
+
+def launch_roles(
+    role: Role, cluster: Cluster, payload: dict[str, Any], fds: tuple[int, ...]
+) -> Outcome:
+    """Run one role per worker to its end, showing what they print, by rank."""
+    observer: Observer = display("lines", every_seconds=5.0)
+    try:
+        team = Topology(cluster.workers, role)
+        return run_topology(team, cluster, observer, Recovery(), payload, fds, graceful=False)
+    finally:
+        observer.close()
+
+
+def finish(outcome: Outcome) -> None:
+    """Raise what ended the roles, if it was not their own end."""
+    if outcome.interrupted is signal.SIGINT:
+        raise KeyboardInterrupt
+    if outcome.interrupted is not None:
+        raise SystemExit(128 + outcome.interrupted)
+    if outcome.failure is not None:
+        raise_failure(outcome.failure)
+
+
+def _anonymous_file() -> int:
+    """A descriptor of a file without a name: it is gone with the last process that holds it."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("flambeau", 0)
+    with tempfile.TemporaryFile() as file:
+        descriptor = os.dup(file.fileno())
+    os.set_inheritable(descriptor, True)
+    return descriptor

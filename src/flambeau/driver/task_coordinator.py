@@ -1,0 +1,364 @@
+"""The coordinator of workers that run free: hands out tasks, calls them together, replaces them."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, final
+
+from flambeau.config import JobSettings
+from flambeau.config.strategies import ParameterServer
+from flambeau.coordination.clocks import Clocks
+from flambeau.coordination.protocol import (
+    Assigned,
+    Contribution,
+    Gathered,
+    PlanData,
+    Role,
+    RoleSpec,
+    SlowestClock,
+    StepGrant,
+    StopRequest,
+    SyncPoint,
+    SyncPointDone,
+    TaskRequest,
+    Trained,
+)
+from flambeau.coordination.step_budget import StepBudget
+from flambeau.coordination.tasks import DynamicPlan
+from flambeau.driver.async_progress import AsyncProgress
+from flambeau.driver.coordinators import PROGRESS_SECONDS, TrainingCoordinator
+
+
+@final
+class TaskCoordinator(TrainingCoordinator):
+    """Asynchronous or bounded workers. A lost worker or server is replaced; the others go on.
+
+    The job is a sequence of sync points, at which all workers meet; in between, a worker gets a
+    task whenever it requests one. The first sync point saves the start, so that a lost server
+    has something to return to.
+    The last one stays: a worker that is lost before it has ended is called to it again.
+    """
+
+    elastic = True
+
+    def __init__(self, settings: JobSettings) -> None:
+        super().__init__()
+        assert isinstance(settings.strategy, ParameterServer)
+        self._settings = settings
+        self._bounded = settings.strategy.consistency == "bounded"
+        self.begin(0)
+
+    def begin(self, generation: int) -> None:
+        """All start again, from the checkpoint that the first worker tells of."""
+        self._plan: DynamicPlan | None = None
+        self._budget: StepBudget | None = None
+        self._clocks = Clocks()
+        self._parked: dict[int, RoleSpec] = {}
+        self._sync_point: SyncPoint | None = None
+        self._met: set[int] = set()
+        self._sync_points = 0
+        self._evaluated_at = self._saved_at = 0
+        self._save_soon = False
+        self._exchanges: dict[str, dict[int, bytes]] = {}
+        self._carried: dict[str, Any] = {}
+        self._informed: set[int] = set()
+        self._progress = AsyncProgress()
+        self._told = time.monotonic()
+
+    # What arrives
+
+    def handle(self, peer: bytes, message: Any, buffers: Sequence[Any]) -> None:
+        """Messages of workers."""
+        if isinstance(message, PlanData):
+            self._set_up(message)
+        elif isinstance(message, TaskRequest):
+            self._parked[message.spec.rank] = message.spec
+            self._hand_out()
+        elif isinstance(message, Trained):
+            self._trained(message)
+        elif isinstance(message, SyncPointDone):
+            self._done_with(message)
+        elif isinstance(message, Contribution):
+            self._contribute(message, bytes(buffers[0]) if buffers else b"")
+        elif isinstance(message, StopRequest):
+            self.stop()
+
+    def joined(self, spec: RoleSpec) -> None:
+        """A worker that comes while the others meet is called, too."""
+        if spec.role is Role.WORKER and self._sync_point is not None:
+            self._met.discard(spec.rank)
+            self.stage.send(spec, self._call())
+
+    def lost(self, spec: RoleSpec) -> None:
+        """A lost worker's tasks go back; what a lost server took part in saving is saved again."""
+        if spec.role is not Role.WORKER:
+            self._save_soon = self._save_soon or spec.role is Role.SERVER
+            return
+        self._parked.pop(spec.rank, None)
+        self._informed.discard(spec.rank)
+        if self._plan is None:
+            return
+        self._plan.lost(spec.rank)
+        if self._budget is not None:
+            self._budget.take_back(spec.rank)
+        self._leave(spec.rank)
+        self._hand_out()
+
+    def stop(self) -> None:
+        """Call all together, for the last time."""
+        self.stopping = True
+        self._call_if_due()
+
+    def tick(self, now: float) -> None:
+        """Tell progress."""
+        if now - self._told >= PROGRESS_SECONDS and self._plan is not None:
+            elapsed, self._told = now - self._told, now
+            fields = self._progress.told(elapsed)
+            if fields:
+                total = self._steps_total()
+                self.stage.emit("progress", epoch=self._plan.epoch, steps_total=total, **fields)
+
+    def rows(self) -> dict[str, int] | None:
+        """What became of all rows."""
+        if self._plan is None:
+            return None
+        rows = self._plan.rows
+        counts = {
+            "read": rows.read,
+            "applied": rows.applied,
+            "dropped": rows.dropped,
+            "repeated": rows.repeated,
+        }
+        return {**counts, "left_out": rows.left_out} if rows.left_out else counts
+
+    def summary(self) -> dict[str, Any]:
+        """How far it came."""
+        return {"step": self._progress.step, "sync_points": self._sync_points}
+
+    # Tasks
+
+    def _set_up(self, data: PlanData) -> None:
+        if self._plan is not None:
+            return  # a worker that replaces the first one
+        self._plan, self._carried = self._make_plan(data), data.progress
+        self._warn_of_idle_workers(self._plan)
+        if data.state is not None:
+            self._plan.load(data.state["plan"], whole_epoch=data.state.get("other_parts", False))
+            self._progress.step = self._evaluated_at = self._saved_at = data.state["step"]
+            self._progress.rows = self._plan.rows.applied + self._plan.rows.dropped
+        if self._settings.max_steps is not None:
+            left = max(0, self._settings.max_steps - self._progress.step)
+            self._budget = StepBudget(left, self._settings.cluster.workers)
+        if self._finished() or (data.state or {}).get("over"):
+            self._announce(evaluate=True, save=True, last=True)
+        elif data.state is None:
+            self._announce(evaluate=False, save=True, last=False)
+        else:
+            self._call_if_due()  # more epochs may be asked for than there were before
+            self._hand_out()
+
+    def _make_plan(self, data: PlanData) -> DynamicPlan:
+        settings, loading = self._settings, self._settings.loading
+        common: dict[str, Any] = {"batch_size": settings.batch_size, "epochs": settings.epochs}
+        if data.kind == "shares":
+            return DynamicPlan.of_shares(data.sizes[0], **common)
+        if data.kind == "rows":
+            return DynamicPlan.of_rows(
+                data.sizes[0],
+                workers=settings.cluster.workers,
+                drop_last=loading.drop_last,
+                **common,
+            )
+        return DynamicPlan.of_shards(
+            data.sizes,
+            workers=settings.cluster.workers,
+            window=loading.window(settings.batch_size) if loading.shuffle else None,
+            seed=settings.seed,
+            shuffle=loading.shuffle,
+            drop_last=loading.drop_last,
+            homes=data.homes,
+            **common,
+        )
+
+    def _warn_of_idle_workers(self, plan: DynamicPlan) -> None:
+        workers, size = self._settings.cluster.workers, self._settings.batch_size
+        if idle := plan.idle(workers):
+            who = "worker has" if idle == 1 else "workers have"
+            why = (
+                f"there are fewer batches of {size} rows than workers. Use fewer workers, a "
+                "smaller batch_size or more data"
+            )
+            if plan.has_homes:
+                why = "the data frame has no rows on their executors. Repartition it"
+            self.stage.emit("warning", text=f"{idle} {who} no rows to train on: {why}")
+
+    def _hand_out(self) -> None:
+        if self._plan is None or self._sync_point is not None:
+            return
+        for rank, spec in list(self._parked.items()):
+            task = self._plan.take(rank)
+            if task is None:
+                if not self._plan.holds(rank):
+                    # It has nothing to do, so nobody needs to wait for it.
+                    self._leave(rank)
+                continue
+            del self._parked[rank]
+            progress = {} if rank in self._informed else self._carried
+            self._informed.add(rank)
+            self.stage.send(spec, Assigned(task, self._join(rank), self._progress.step, progress))
+        self._grant()
+
+    def _grant(self) -> None:
+        """Let those who have something to train on make steps that others leave over."""
+        if self._budget is None or self._plan is None:
+            return
+        workers = self.stage.roles(Role.WORKER)
+        for spec in workers:
+            if not self._plan.holds(spec.rank) and (left := self._budget.take_back(spec.rank)):
+                self.stage.send(spec, StepGrant(-left, None))
+        for spec in workers:
+            if not self._plan.holds(spec.rank):
+                continue
+            if steps := self._budget.grant(spec.rank):
+                self.stage.send(spec, StepGrant(steps, self._join(spec.rank)))
+            elif self._budget.is_spent(spec.rank):
+                self._leave(spec.rank)  # it makes no step for which others could wait
+
+    def _trained(self, message: Trained) -> None:
+        assert self._plan is not None
+        rank, epoch = message.spec.rank, message.epoch
+        new = [
+            rows
+            for number, rows in message.batches
+            if self._plan.batch_done(
+                rank,
+                message.task,
+                number,
+                rows,
+                epoch=epoch,
+                dropped=rows if number in message.dropped else 0,
+                left_out=message.left_out.get(number, 0),
+            )
+        ]
+        if message.complete:
+            self._plan.task_done(rank, message.task, epoch=epoch)
+        self._progress.add(message, new)
+        if self._budget is not None:
+            self._budget.made(rank, len(message.batches), len(new))
+        moved = [self._clocks.tick(rank) for _ in message.batches]
+        if any(moved):
+            self._send_slowest_clock()
+        if rank in self._parked and not self._plan.holds(rank):
+            self._leave(rank)
+        self._grant()
+        self._call_if_due()
+
+    def _join(self, rank: int) -> int | None:
+        """The clock of a worker that had been idle."""
+        if rank in self._clocks:
+            return None
+        self._clocks.join(rank)
+        return self._clocks[rank]
+
+    def _leave(self, rank: int) -> None:
+        if self._clocks.leave(rank):
+            self._send_slowest_clock()
+
+    def _send_slowest_clock(self) -> None:
+        if self._bounded:
+            for spec in self.stage.roles(Role.WORKER):
+                self.stage.send(spec, SlowestClock(self._clocks.slowest))
+
+    # Sync points
+
+    def _call_if_due(self) -> None:
+        if self._plan is None or self._sync_point is not None:
+            return
+        step, settings = self._progress.step, self._settings
+        ends_epoch = self._plan.epoch_complete
+        epochs = self._plan.epoch + 1
+        last = self.stopping or self._finished()
+        evaluate = _passed(settings.evaluation.every_steps, self._evaluated_at, step)
+        save = self._save_soon or _passed(settings.checkpoints.every_steps, self._saved_at, step)
+        if ends_epoch:
+            evaluate = evaluate or _every(settings.evaluation.every_epochs, epochs)
+            save = save or _every(settings.checkpoints.every_epochs, epochs)
+        if last or evaluate or save:
+            self._announce(
+                evaluate=evaluate or (last and not self.stopping), save=save or last, last=last
+            )
+        elif ends_epoch:
+            self._plan.next_epoch()
+            self._hand_out()
+
+    def _announce(self, *, evaluate: bool, save: bool, last: bool) -> None:
+        assert self._plan is not None
+        step, epoch = self._progress.step, self._plan.epoch
+        if self._plan.epoch_complete:
+            epoch += 1
+            if not last:
+                self._plan.next_epoch()
+        self._evaluated_at = step if evaluate else self._evaluated_at
+        if save:
+            self._saved_at, self._save_soon = step, False
+        plan = {"plan": self._plan.dump(), "step": step}
+        stops = last and self.stopping and not self._finished()
+        self._sync_point = SyncPoint(
+            self._sync_points, step, epoch, evaluate, save, last, plan, self._carried, stops
+        )
+        self._sync_points += 1
+        self._met = set()
+        for spec in self.stage.roles(Role.WORKER):
+            self.stage.send(spec, self._call())
+
+    def _call(self) -> SyncPoint:
+        assert self._sync_point is not None
+        return self._sync_point
+
+    def _done_with(self, message: SyncPointDone) -> None:
+        if self._sync_point is None or message.number != self._sync_point.number:
+            return
+        self._met.add(message.spec.rank)
+        if message.spec.rank == 0:
+            self._carried = message.progress
+        self.stopping = self.stopping or message.stop
+        if len(self._met) < self._settings.cluster.workers:
+            return
+        if self._sync_point.last:
+            return  # it stays, for one that is lost before it has ended
+        self._sync_point = None
+        self._exchanges.clear()
+        self._call_if_due()
+        self._hand_out()
+
+    def _contribute(self, message: Contribution, data: bytes) -> None:
+        parts = self._exchanges.setdefault(message.key, {})
+        # What others have been told already stays as it was.
+        again = len(parts) == self._settings.cluster.workers
+        if not again:
+            parts[message.spec.rank] = data
+        if len(parts) < self._settings.cluster.workers:
+            return
+        whole = [parts[rank] for rank in sorted(parts)]
+        for spec in [message.spec] if again else self.stage.roles(Role.WORKER):
+            self.stage.send(spec, Gathered(message.key), whole)
+
+    def _finished(self) -> bool:
+        assert self._plan is not None
+        limit = self._settings.max_steps
+        return self._plan.complete or (limit is not None and self._progress.step >= limit)
+
+    def _steps_total(self) -> int | None:
+        assert self._plan is not None
+        whole = self._plan.batches_in_epoch
+        if whole is None:
+            return self._settings.max_steps
+        total = whole * self._settings.epochs
+        return min(total, self._settings.max_steps or total)
+
+
+def _passed(every: int | None, before: int, now: int) -> bool:
+    return every is not None and now // every > before // every
+
+
+def _every(every: int | None, count: int) -> bool:
+    return every is not None and count % every == 0

@@ -1,0 +1,112 @@
+"""Which roles a job has, how they are conducted, and what they go on from."""
+
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flambeau.checkpoint import RunDirectory
+from flambeau.clusters.file_transfer.carrier import Carrier
+from flambeau.config import JobSettings, Local
+from flambeau.config.plural import number_of
+from flambeau.config.strategies import AllReduce, ParameterServer
+from flambeau.coordination.placement import place_roles
+from flambeau.coordination.protocol import Role, RoleSpec
+from flambeau.driver.coordinators import PassiveCoordinator, RoundCoordinator, TrainingCoordinator
+from flambeau.driver.starting_points import StartingPoints
+from flambeau.driver.task_coordinator import TaskCoordinator
+from flambeau.errors import ConfigError
+from flambeau.kernels.cores import usable_cores
+
+SERVERS_PER_CORE = 8
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Which roles a job has, how they are conducted, and what a generation goes on from.
+
+    `labels` are the columns with labels.
+    """
+
+    workers: int
+    role: Role = Role.WORKER
+    evaluator: bool = False
+    servers: int = 0
+    coordinator: TrainingCoordinator | None = None
+    starts: StartingPoints = field(default_factory=StartingPoints)
+    carrier: Carrier | None = None
+    labels: tuple[str, ...] = ()
+
+    @property
+    def roles(self) -> list[Role]:
+        """Every kind of role that there is."""
+        others = {Role.SERVER: self.servers > 0, Role.EVALUATOR: self.evaluator}
+        return [self.role, *(role for role, wanted in others.items() if wanted)]
+
+    def place(self, agents: int, generation: int) -> dict[int, list[RoleSpec]]:
+        """The roles of a generation, by the agent that starts them."""
+        return place_roles(
+            agents,
+            self.workers,
+            generation,
+            role=self.role,
+            servers=self.servers,
+            evaluator=self.evaluator,
+        )
+
+
+def make_topology(
+    run: RunDirectory, settings: JobSettings, *, resumes: bool, initial: Path | None = None
+) -> Topology:
+    """The team that a job's settings ask for; `initial` is the checkpoint that it starts from."""
+    strategy = settings.strategy
+    return Topology(
+        settings.cluster.workers,
+        evaluator=settings.evaluator,
+        servers=0 if isinstance(strategy, AllReduce) else strategy.servers,
+        coordinator=_coordinator(settings),
+        starts=StartingPoints(run, resumes=resumes),
+        carrier=_carrier(run, settings, initial),
+        labels=settings.binding.labels,
+    )
+
+
+def _carrier(run: RunDirectory, settings: JobSettings, initial: Path | None) -> Carrier | None:
+    cluster = settings.cluster
+    if isinstance(cluster, Local):
+        return None
+    depot = None
+    if cluster.depot is not None:
+        from flambeau.clusters.file_transfer.depot import (
+            Depot,  # loads torch, as all that reads data does
+        )
+        from flambeau.data.sources.urls import file_system
+
+        depot = Depot(f"{cluster.depot.rstrip('/')}/flambeau-{uuid.uuid4().hex}")
+        file_system(depot.url)  # what cannot be opened is an error at once
+    limit = cluster.carry_mb << 20
+    return Carrier(run, settings.checkpoints.keep, initial, limit, depot)
+
+
+def require_room(settings: JobSettings) -> None:
+    """More servers than cores only get in each other's way; many more are a mistake."""
+    if isinstance(settings.strategy, AllReduce):
+        return
+    servers, cores = settings.strategy.servers, len(usable_cores())
+    if not isinstance(settings.cluster, Local):
+        return  # those who place the agents know what they have
+    if servers > SERVERS_PER_CORE * cores:
+        raise ConfigError(
+            f"strategy.servers={servers}: this machine has {number_of(cores, 'core')}, room for "
+            f"at most {SERVERS_PER_CORE * cores} servers; one for each worker is plenty"
+        )
+
+
+def _coordinator(settings: JobSettings) -> TrainingCoordinator:
+    strategy = settings.strategy
+    if isinstance(strategy, AllReduce) or (
+        not isinstance(strategy, ParameterServer) and strategy.consistency == "asynchronous"
+    ):
+        return PassiveCoordinator(Role.WORKER)
+    if not strategy.lockstep:
+        return TaskCoordinator(settings)
+    return RoundCoordinator(settings, tells_progress=isinstance(strategy, ParameterServer))

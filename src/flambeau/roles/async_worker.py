@@ -1,0 +1,213 @@
+"""The worker role when workers run free: tasks come from the coordinator, one after the other."""
+
+import time
+from typing import Any
+
+import torch
+
+from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint.references import checkpoint_path
+from flambeau.checkpoint.store import TrainingState
+from flambeau.config import JobSettings
+from flambeau.config.strategies import ParameterServer
+from flambeau.coordination.consistency import Asynchronous, Bounded, ConsistencyPolicy
+from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.coordination.plans import IndexedPlan
+from flambeau.coordination.protocol import PlanData, StopRequest
+from flambeau.coordination.whole_batches import drops
+from flambeau.data import IndexedSource, IterableSource, Source
+from flambeau.data.binding import Binder
+from flambeau.data.sources.engine_frames import EngineFrameSource
+from flambeau.data.task_reader import IndexedTasks, SharedTasks, StreamedTasks, TaskReader
+from flambeau.embeddings.attach import tables_of
+from flambeau.roles import worker_checkpoints
+from flambeau.roles.client_reports import ClientReports
+from flambeau.roles.table_saving import table_saving
+from flambeau.roles.task_feed import CoordinatorGroup, TaskFeed
+from flambeau.roles.worker_builder import WorkerBuilder
+from flambeau.roles.worker_context import WorkerContext
+from flambeau.roles.worker_strategy import make_strategy
+from flambeau.runs import open_data
+from flambeau.training import randomness
+from flambeau.training.async_loop import AsyncParts, AsyncTrainer
+from flambeau.training.callbacks import Callbacks
+from flambeau.training.milestones import Milestones
+from flambeau.training.position import Position
+
+#: AUC is exact up to so many rows, since scores of all workers pass through the coordinator.
+EXACT_ROWS = 200_000
+
+
+def work_async(
+    settings: JobSettings,
+    run: RunDirectory,
+    coordinator: CoordinatorClient,
+    device: torch.device,
+    payload: dict[str, Any],
+) -> dict[str, Any]:
+    """Train until everything is done; the summary that goes into the result."""
+    context = WorkerContext(
+        settings, run, coordinator, CoordinatorGroup(coordinator), device, payload
+    )
+    return AsyncWorker(context).run()
+
+
+class AsyncWorker:
+    """A worker that trains at its own pace."""
+
+    def __init__(self, context: WorkerContext) -> None:
+        self._context, self._settings = context, context.settings
+        self._build = WorkerBuilder(context)
+
+    def run(self) -> dict[str, Any]:
+        """Build everything, tell the coordinator what there is to do, train, and summarise."""
+        settings, context, build = self._settings, self._context, self._build
+        state = worker_checkpoints.starting_state(context.run, context.coordinator)
+        randomness.seed_all(settings.seed)
+        source = build.source()
+        model = build.model(fresh=state is None)
+        binder = build.binder(model, source)
+        optimizers = build.optimizers(model)
+        strategy = make_strategy(context, model, optimizers.first_rate)
+        forward = strategy.attach(model, optimizers.by_name, own_step=settings.step is not None)
+        per_epoch = self._batches(source)
+        total = None if per_epoch is None else per_epoch * settings.epochs
+        group = context.group
+        assert isinstance(group, CoordinatorGroup)
+        reader = self._reader(source, binder)
+        ahead, limited = settings.loading.read_ahead, settings.max_steps is not None
+        feed = TaskFeed(context.coordinator, group, reader, self._policy(), ahead, limited=limited)
+        exact_rows = min(EXACT_ROWS, settings.evaluation.exact_rows)
+        parts = AsyncParts(
+            model=model,
+            optimizers=optimizers.by_name,
+            schedules=build.schedules(
+                optimizers, min(total or 0, settings.max_steps or total or 0) or None, per_epoch
+            ),
+            strategy=strategy,
+            group=group,
+            feed=feed,
+            step=build.step(forward, model, optimizers, binder, strategy),
+            callbacks=Callbacks([*build.callbacks(), ClientReports(context.coordinator, strategy)]),
+            view=build.view(model, optimizers, binder),
+            evaluate=build.evaluation(model, exact_rows),
+            saving=worker_checkpoints.NotYet(),
+            report=context.coordinator.report,
+            want_stop=lambda: context.coordinator.send(StopRequest(context.coordinator.spec)),
+            device=context.device,
+        )
+        randomness.seed_all(settings.seed, group.rank)
+        last = checkpoint_path(context.run, state.step) if state is not None else None
+        tables = table_saving(context, strategy, tables_of(model), last)
+        saving = worker_checkpoints.WorkerCheckpoints(
+            context.run, settings, parts, tables, context.payload["spooling"]
+        )
+        parts.saving = saving
+        trainer = AsyncTrainer(settings, parts, self._position(parts, state), build.best())
+        saving.follow(trainer.milestones)
+        trainer.on_sync_point = saving.at
+        if state is not None:
+            trainer.milestones.load(state.extra)
+            trainer.milestones.restored()
+        self._announce(source, total, state)
+        if group.first:
+            context.coordinator.send(self._plan_data(source, state, trainer.milestones))
+        return self._train(trainer, saving, feed)
+
+    def _train(
+        self,
+        trainer: AsyncTrainer,
+        saving: worker_checkpoints.WorkerCheckpoints,
+        feed: TaskFeed,
+    ) -> dict[str, Any]:
+        started, first_row = time.perf_counter(), trainer.position.rows
+        try:
+            status = trainer.run()
+            saving.complete()
+        finally:
+            saving.close()
+            feed.close()
+        seconds = time.perf_counter() - started
+        summary = {
+            "status": status,
+            "epoch": trainer.position.epoch,
+            "own_rows": trainer.position.rows - first_row,
+            "seconds": seconds,
+            "stopped_early": trainer.milestones.finished_early,
+            "metrics": trainer.milestones.metrics,
+            "history": trainer.milestones.history,
+            "own_steps": trainer.times.steps,
+            "seconds_per_step": trainer.times.per_step(),
+            "client": trainer.strategy.summary(),
+        }
+        trainer.strategy.close()
+        return summary
+
+    def _position(self, parts: AsyncParts, state: TrainingState | None) -> Position:
+        if state is None:
+            return Position()
+        worker_checkpoints.restore_model(parts, state)
+        return Position(**state.extra["position"])
+
+    def _announce(self, source: Source, total: int | None, state: TrainingState | None) -> None:
+        if self._context.coordinator.spec.attempt:
+            return  # it takes another's place; the job has begun long ago
+        rows = {"train_rows": len(source)} if isinstance(source, IndexedSource) else {}
+        step, trained = 0, 0
+        if state is not None:
+            counts = state.extra["plan"]["plan"]["rows"]
+            step, trained = state.step, counts["applied"] + counts["dropped"]
+        self._build.announce(total, step, trained, **rows)
+
+    def _policy(self) -> ConsistencyPolicy:
+        strategy = self._settings.strategy
+        assert isinstance(strategy, ParameterServer)
+        if strategy.consistency == "bounded":
+            return Bounded(strategy.staleness)
+        return Asynchronous()
+
+    def _plan_data(
+        self, source: Source, state: TrainingState | None, milestones: Milestones
+    ) -> PlanData:
+        spec, progress = self._context.coordinator.spec, milestones.dump()
+        before = None
+        if state is not None:
+            # Early stopping may have ended the run: then it does not train on.
+            before = {**state.extra["plan"], "over": milestones.finished_early}
+        if isinstance(source, IterableSource):
+            return PlanData(spec, "shares", [spec.world], before, None, progress)
+        if isinstance(source, IndexedSource):
+            return PlanData(spec, "rows", [len(source)], before, None, progress)
+        shards, homes = source.shards(), None
+        if isinstance(source, EngineFrameSource):
+            homes = [int(shard.path) for shard in shards]
+            if before is not None:
+                before["other_parts"] = worker_checkpoints.other_parts(state, self._context.payload)
+        return PlanData(spec, "shards", [shard.rows for shard in shards], before, homes, progress)
+
+    def _batches(self, source: Source) -> int | None:
+        """Batches of an epoch, if that can be known."""
+        size, drop = self._settings.batch_size, self._settings.loading.drop_last
+        if isinstance(source, IterableSource):
+            return None
+        rows = (
+            [len(source)]
+            if isinstance(source, IndexedSource)
+            else [shard.rows for shard in source.shards()]
+        )
+        return sum(
+            count // size if drops(drop, count, size) else -(-count // size) for count in rows
+        )
+
+    def _reader(self, source: Source, binder: Binder) -> TaskReader:
+        settings, loading = self._settings, self._settings.loading
+        size, seed = settings.batch_size, settings.seed
+        transform = open_data.training_transform(settings, source, binder, seed * 65_537)
+        if isinstance(source, IterableSource):
+            shares = self._context.coordinator.spec.world
+            return SharedTasks(source, shares, seed, binder, transform, size)
+        if isinstance(source, IndexedSource):
+            plan = IndexedPlan(len(source), size, 1, seed, loading.shuffle)
+            return IndexedTasks(source, plan.order, binder, transform, size)
+        window = loading.window(size) if loading.shuffle else None
+        return StreamedTasks(source, binder, transform, size, seed, window)

@@ -1,0 +1,48 @@
+"""The role behind `flambeau.run`: call a function on every process and hand back its result."""
+
+import os
+import pickle
+from typing import Any
+
+import cloudpickle
+
+from flambeau.clusters.child_process import ChildSpec
+from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.roles.process_group import (
+    backend_of,
+    pick_device,
+    process_group,
+    set_rank_variables,
+)
+
+
+def call(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
+    """Load the function from the inherited descriptor, call it, write the result to ours.
+
+    Far from the driver both travel with the messages.
+    """
+    set_rank_variables(coordinator)
+    given = child.payload["function"]
+    function, args, kwargs = pickle.loads(given) if isinstance(given, bytes) else load(given)
+    device = pick_device("auto", child.spec.local_rank)
+    with process_group(coordinator, backend_of(device)):
+        result = function(*args, **kwargs)
+    if isinstance(given, bytes):
+        return {"result": cloudpickle.dumps(result)}
+    store(child.payload["results"][child.spec.rank], result)
+    return {}
+
+
+def store(descriptor: int, value: Any) -> None:
+    """Write a value into an anonymous file that the driver, or a child, holds too."""
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.seek(0)
+        cloudpickle.dump(value, file)
+        file.truncate()
+
+
+def load(descriptor: int) -> Any:
+    """Read a value from an anonymous file. Only our own processes can have written it."""
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return pickle.loads(os.pread(file.fileno(), size, 0))

@@ -1,0 +1,64 @@
+"""Joining torch.distributed, by way of the coordinator."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.errors import ConfigError
+from flambeau.roles.coordinator_store import CoordinatorStore
+
+TIMEOUT = timedelta(minutes=30)
+
+
+def set_rank_variables(coordinator: CoordinatorClient) -> None:
+    """Set what torch scripts expect of a launcher, except the address of a store."""
+    spec = coordinator.spec
+    os.environ.update(
+        RANK=str(spec.rank),
+        WORLD_SIZE=str(spec.world),
+        LOCAL_RANK=str(spec.local_rank),
+        LOCAL_WORLD_SIZE=str(spec.local_world),
+        GROUP_RANK=str(spec.node),
+    )
+
+
+@contextmanager
+def process_group(coordinator: CoordinatorClient, backend: str) -> Iterator[None]:
+    """torch.distributed ready for use among all workers of this generation."""
+    coordinator.wait_until_all_joined()
+    store = CoordinatorStore(coordinator, TIMEOUT)
+    dist.init_process_group(
+        backend,
+        store=store,
+        rank=coordinator.spec.rank,
+        world_size=coordinator.spec.world,
+        timeout=TIMEOUT,
+    )
+    if backend == "gloo":
+        # Who has nothing to say to the others could end before all of them are connected to it.
+        dist.barrier()
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def pick_device(setting: str, local_rank: int) -> torch.device:
+    """The device of a worker: its own GPU if there is one (and it may be used), or the CPU."""
+    if setting == "cpu" or (setting == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ConfigError("compute.device='cuda': torch sees no GPU here; use 'cpu' or 'auto'")
+    device = torch.device("cuda", local_rank % max(1, torch.cuda.device_count()))
+    torch.cuda.set_device(device)
+    return device
+
+
+def backend_of(device: torch.device) -> str:
+    """nccl for GPUs, gloo for the rest."""
+    return "nccl" if device.type == "cuda" else "gloo"

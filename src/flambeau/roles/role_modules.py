@@ -1,0 +1,25 @@
+"""Where the code of each role is."""
+
+from collections.abc import Sequence
+
+from flambeau.coordination.protocol import Role
+
+#: What each role runs: `module:function`, imported after the coordinator knows the role is alive.
+ROLES = {
+    Role.WORKER: "flambeau.roles.worker:work",
+    Role.SERVER: "flambeau.roles.server:serve",
+    Role.EVALUATOR: "flambeau.roles.evaluator:follow_run",
+    Role.FUNCTION: "flambeau.roles.function:call",
+    Role.SCRIPT: "flambeau.roles.script:run_script",
+}
+
+
+#: What training imports sooner or later: torch's optimizers load its compiler when one is made.
+_ALSO = {Role.WORKER: ("torch._dynamo",), Role.SERVER: ("torch._dynamo",)}
+
+
+def modules_of(roles: Sequence[Role]) -> tuple[str, ...]:
+    """The modules to import before roles of these kinds are forked, each once."""
+    own = [ROLES[role].partition(":")[0] for role in roles]
+    also = [name for role in roles for name in _ALSO.get(role, ())]
+    return tuple(dict.fromkeys([*own, *also]))

@@ -1,0 +1,53 @@
+"""The role behind `flambeau run`: a user's script, as if a launcher had started it."""
+
+import os
+import socket
+from typing import Any
+
+from torch._C._distributed_c10d import TCPStore
+
+from flambeau.clusters.child_process import ChildSpec
+from flambeau.clusters.interfaces import host_of, local_address
+from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.roles.coordinator_store import CoordinatorStore
+from flambeau.roles.process_group import TIMEOUT, set_rank_variables
+from flambeau.roles.program import run_program
+
+_ADDRESS = "address of the script's store"
+
+
+def run_script(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
+    """Run the script as `__main__` with its arguments and a launcher's environment.
+
+    The TCP store that scripts expect is served here, on one interface, so that the script's
+    `init_process_group()` connects to it instead of listening everywhere.
+    """
+    set_rank_variables(coordinator)
+    coordinator.wait_until_all_joined()
+    keys = CoordinatorStore(coordinator, TIMEOUT)
+    store = _serve(coordinator) if child.spec.rank == 0 else None
+    if store is not None:
+        keys.set(_ADDRESS, f"{store.host} {store.port}")
+    host, port = keys.get(_ADDRESS).decode().split()
+    os.environ.update(MASTER_ADDR=host, MASTER_PORT=port, TORCHELASTIC_USE_AGENT_STORE="True")
+    given = child.payload
+    try:
+        run_program(given["program"], given["arguments"], module=given["module"])
+    finally:
+        del store
+    return {}
+
+
+def _serve(coordinator: CoordinatorClient) -> TCPStore:
+    """Serve a store on the interface that leads to the coordinator."""
+    host = local_address(host_of(coordinator.coordinator))
+    listener = socket.create_server((host, 0), backlog=1024)
+    return TCPStore(
+        host,
+        listener.getsockname()[1],
+        coordinator.spec.world,
+        is_master=True,
+        timeout=TIMEOUT,
+        wait_for_workers=False,
+        master_listen_fd=listener.detach(),
+    )

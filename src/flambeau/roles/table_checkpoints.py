@@ -1,0 +1,180 @@
+"""Tables in checkpoints: those of this process, and those of the servers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint.manifest import FileEntry, Manifest, TableEntry
+from flambeau.checkpoint.references import checkpoint_path, parse_reference, resolve
+from flambeau.checkpoint.store import TrainingState
+from flambeau.checkpoint.tree_file import write_tree
+from flambeau.config import JobSettings
+from flambeau.config.tables import TableSpec, optimizer_of
+from flambeau.parameter_server.channel import Channel
+from flambeau.parameter_server.protocol import AwaitSnapshot, TakeSnapshot
+from flambeau.parameter_server.restoring import read_states
+from flambeau.parameter_server.snapshot import state_file_name
+from flambeau.roles.server_access import access
+from flambeau.roles.table_optimizer import table_optimizer
+from flambeau.roles.table_saving import Finish, Saved, TableCheckpoints
+from flambeau.roles.worker_context import WorkerContext
+from flambeau.strategies.all_reduce import AllReduceStrategy
+from flambeau.strategies.base import Strategy
+from flambeau.strategies.local_tables import LocalTables
+from flambeau.tables.saved.saving import SavedTable, TablesSnapshot, restore_tables
+
+PIECE_ROWS = 262_144
+
+
+@final
+class Layers:
+    """How the files of several checkpoints make up tables: a full one, and what changed since."""
+
+    def __init__(self, settings: JobSettings) -> None:
+        self._default = table_optimizer(settings)
+        self._full: dict[str, list[str]] = {}
+        #: How many were saved since (and with) the last full one.
+        self.count = 0
+
+    def entries(
+        self, directory: Path, specs: Sequence[TableSpec], files: dict[str, list[SavedTable]]
+    ) -> dict[str, TableEntry]:
+        """The tables' entries in a manifest; `files` are those of all shards, by table."""
+        full = all(part.full for parts in files.values() for part in parts)
+        self.count = 1 if full else self.count + 1
+        entries = {}
+        for spec in specs:
+            own = [part.file for part in files[spec.name]]
+            used = optimizer_of(spec, self._default) if spec.trainable else None
+            shown = spec.model_copy(update={"optimizer": used})
+            layers = [own] if full else [own, self._full[spec.name]]
+            entries[spec.name] = TableEntry(spec=shown.model_dump(mode="json"), layers=layers)
+            if full:
+                # As a neighbour of this checkpoint says it.
+                self._full[spec.name] = [f"../{directory.name}/{file}" for file in own]
+        return entries
+
+    def build_on(self, directory: Path) -> bool:
+        """Whether the last full one is in this directory."""
+        paths = [path for layer in self._full.values() for path in layer]
+        return any(Path(path).parent.name == directory.name for path in paths)
+
+
+@final
+class LocalTableCheckpoints(TableCheckpoints):
+    """Tables of this process: their rows are written at once, the rest in the background."""
+
+    def __init__(self, context: WorkerContext, tables: LocalTables) -> None:
+        self._context, self._tables = context, tables
+
+    def begin(self, directory: Path) -> Finish:
+        """Write all rows; checksums and waiting for the disk are left."""
+        tables = list(self._tables.backend.tables.values())
+        snapshot = TablesSnapshot(tables, directory, 0, incremental=False)
+        while not snapshot.written:
+            snapshot.advance(PIECE_ROWS)
+        layers = Layers(self._context.settings)
+        specs = [table.spec for table in tables]
+
+        def finish() -> Saved:
+            files, saved = snapshot.finish()
+            name = state_file_name(0)
+            files[name] = write_tree(directory / name, {"dense": None, "tables": snapshot.dumps})
+            return files, layers.entries(directory, specs, {s.name: [s] for s in saved})
+
+        return finish
+
+    def restore(self, state: TrainingState) -> None:
+        """Rows and counters as they were."""
+        self.load(checkpoint_path(self._context.run, state.step))
+
+    def load(self, checkpoint: Path) -> None:
+        """Begin with the tables of a checkpoint."""
+        dumps = [dump["tables"] for dump in read_states(checkpoint)]
+        backend = self._tables.backend
+        backend.empty(backend.tables.keys() & Manifest.read(checkpoint).tables.keys())
+        tables = list(backend.tables.values())
+        restore_tables(tables, checkpoint, 0, 1, dumps, lambda: None)
+
+
+@final
+class ServerTableCheckpoints(TableCheckpoints):
+    """Tables, and whatever else the servers hold, saved by all shards at once."""
+
+    shared = True
+
+    def __init__(self, context: WorkerContext, specs: Sequence[TableSpec]) -> None:
+        self._context, self._specs = context, specs
+        self._settings = context.settings.checkpoints
+        self._layers = Layers(context.settings)
+        self._channels: list[Channel] = []
+        self._servers: list[str] = []
+        self._count = 0
+
+    def begin(self, directory: Path) -> Finish:
+        """All shards fix this moment; they write it while the training goes on."""
+        incremental = self._can_be_incremental(directory)
+        self._connect()
+        self._count += 1
+        spec = self._context.coordinator.spec
+        name = f"{directory.name}-{spec.generation}-{spec.attempt}-{self._count}"
+        number = 2 * self._count
+        place = str(directory.relative_to(self._context.run.path))
+        take = TakeSnapshot(number, name, place, self._settings.incremental, incremental)
+        for channel in self._channels:
+            channel.send(take)
+        for channel in self._channels:
+            channel.answer(number)
+        return lambda: self._finish(directory, name, number + 1)
+
+    def close(self) -> None:
+        """End the connections."""
+        for channel in self._channels:
+            channel.close()
+
+    def _can_be_incremental(self, directory: Path) -> bool:
+        """A shard that was replaced in between has not seen all changes."""
+        return (
+            self._settings.incremental
+            and self._servers == self._context.coordinator.servers
+            and 0 < self._layers.count < self._settings.full_every
+            and not self._layers.build_on(directory)
+        )
+
+    def _connect(self) -> None:
+        """Connections of their own: the saving thread uses them while the worker trains."""
+        if not self._channels:
+            shards = len(self._context.coordinator.servers)
+            self._channels = [Channel(s, access(self._context)) for s in range(shards)]
+        self._servers = list(self._context.coordinator.servers)
+
+    def _finish(self, directory: Path, name: str, number: int) -> Saved:
+        files: dict[str, FileEntry] = {}
+        tables: dict[str, list[SavedTable]] = {spec.name: [] for spec in self._specs}
+        for channel in self._channels:
+            channel.send(AwaitSnapshot(number, name))
+        for channel in self._channels:
+            done, _ = channel.answer(number)
+            for file, (size, crc32) in done.files.items():
+                files[file] = FileEntry(size=size, crc32=crc32)
+            for saved in done.tables:
+                tables[saved.name].append(SavedTable(saved.name, saved.file, saved.full))
+        return files, self._layers.entries(directory, self._specs, tables)
+
+
+def make_saving(
+    context: WorkerContext, strategy: Strategy, specs: Sequence[TableSpec], last: Path | None
+) -> TableCheckpoints:
+    """Who saves the tables of a job; `last` is the checkpoint that it goes on from."""
+    if not isinstance(strategy, AllReduceStrategy):
+        return ServerTableCheckpoints(context, specs)
+    assert isinstance(strategy.tables, LocalTables)
+    own = LocalTableCheckpoints(context, strategy.tables)
+    initial = context.payload.get("init_from")
+    if initial is not None and last is None:
+        path, which = parse_reference(initial)
+        source = resolve(RunDirectory(path), which)
+        if Manifest.read(source).tables:
+            own.load(source)
+    return own

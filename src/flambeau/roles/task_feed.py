@@ -1,0 +1,328 @@
+"""Tasks of an asynchronous worker: requested, read ahead, reported; and its sync points."""
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from flambeau.coordination.activity import waits_for_others
+from flambeau.coordination.consistency import ConsistencyPolicy
+from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.coordination.protocol import (
+    Assigned,
+    Contribution,
+    Gathered,
+    SlowestClock,
+    StepGrant,
+    SyncPoint,
+    SyncPointDone,
+    TaskRequest,
+    Trained,
+)
+from flambeau.data.task_reader import TaskReader
+from flambeau.errors import RequestTimeoutError
+from flambeau.strategies.group import Group
+from flambeau.training.async_loop import BatchReport, SyncPointLike, TaskBatch, TaskFeedLike
+
+#: Reports of batches are collected for this long, unless somebody may be waiting for them.
+REPORT_SECONDS = 0.25
+EXCHANGE_SECONDS = 3600.0
+
+
+@final
+class TaskFeed(TaskFeedLike):
+    """Work from the coordinator, over the worker's link. A thread reads ahead.
+
+    `limited`: a step may begin only after it was granted.
+    """
+
+    def __init__(
+        self,
+        coordinator: CoordinatorClient,
+        group: "CoordinatorGroup",
+        reader: TaskReader,
+        policy: ConsistencyPolicy,
+        read_ahead: int,
+        *,
+        limited: bool = False,
+    ) -> None:
+        self._coordinator, self._group, self._reader, self._policy = (
+            coordinator,
+            group,
+            reader,
+            policy,
+        )
+        self._depth = read_ahead
+        self._changed = threading.Condition()
+        self._tasks: deque[Assigned] = deque()
+        self._batches: deque[TaskBatch] = deque()
+        self._sync_point: SyncPoint | None = None
+        self._clock = self._slowest_clock = 0
+        self._joins = False
+        self._granted: float = 0 if limited else math.inf
+        self._error: BaseException | None = None
+        self._closed = False
+        self._unsent: list[BatchReport] = []
+        self._sent = time.perf_counter()
+        coordinator.on(Assigned, self._on_assigned)
+        coordinator.on(StepGrant, self._on_granted)
+        coordinator.on(SlowestClock, self._on_slowest_clock)
+        coordinator.on(SyncPoint, self._on_sync_point)
+        self._thread = threading.Thread(target=self._read, name="flambeau-tasks", daemon=True)
+        self._thread.start()
+
+    # What the training loop asks
+
+    @waits_for_others
+    def next(self) -> TaskBatch | SyncPointLike:
+        """See `TaskFeedLike`."""
+        with self._changed:
+            while True:
+                if self._error is not None:
+                    raise self._error
+                if self._sync_point is not None:
+                    sync_point, self._sync_point = self._sync_point, None
+                    break
+                if self._may_start():
+                    self._granted -= 1
+                    item = self._batches.popleft()
+                    if self._joins:
+                        item, self._joins = replace(item, joins=True), False
+                    self._changed.notify_all()
+                    return item
+                if self._unsent:
+                    # Somebody may be waiting for what we have not reported.
+                    break_out = self._granted > 0 and self._changed.wait(REPORT_SECONDS)
+                    if not break_out:
+                        self._send()
+                else:
+                    self._changed.wait()
+        self._send()
+        self._group.enter(sync_point.number)
+        return sync_point
+
+    def _may_start(self) -> bool:
+        in_time = self._policy.may_start(self._clock, self._slowest_clock)
+        return bool(self._batches) and self._granted > 0 and in_time
+
+    def upcoming(self) -> TaskBatch | None:
+        """See `TaskFeedLike`."""
+        with self._changed:
+            return self._batches[0] if self._batches else None
+
+    def trained(self, report: BatchReport) -> None:
+        """See `TaskFeedLike`."""
+        self._clock += 1
+        self._unsent.append(report)
+        waited = time.perf_counter() - self._sent > REPORT_SECONDS
+        # With a bound on staleness, others wait for our clock.
+        if waited or report.item.last or not self._policy.may_start(1 << 30, 0):
+            self._send()
+
+    def met(self, sync_point: SyncPointLike, *, stop: bool, progress: dict[str, Any]) -> None:
+        """See `TaskFeedLike`."""
+        self._coordinator.send(
+            SyncPointDone(self._coordinator.spec, sync_point.number, stop, progress)
+        )
+
+    def close(self) -> None:
+        """End the reading thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join(timeout=30)
+
+    def _send(self) -> None:
+        reports, self._unsent = self._unsent, []
+        self._sent = time.perf_counter()
+        for run in _runs(reports):
+            first, last = run[0], run[-1]
+            self._coordinator.send(
+                Trained(
+                    self._coordinator.spec,
+                    first.item.task,
+                    first.item.epoch,
+                    [(report.item.number, report.item.batch.size) for report in run],
+                    sum(r.loss * r.item.batch.size for r in run if not math.isnan(r.loss)),
+                    sum(r.seconds for r in run),
+                    sum(r.data_seconds for r in run),
+                    sum(r.waiting_seconds for r in run),
+                    last.lr,
+                    last.item.last,
+                    [report.item.number for report in run if report.dropped],
+                    {r.item.number: r.item.batch.left_out for r in run if r.item.batch.left_out},
+                )
+            )
+
+    # What the coordinator says, in the link's thread
+
+    def _on_assigned(self, message: Assigned, buffers: Sequence[Any]) -> None:
+        with self._changed:
+            self._tasks.append(message)
+            self._join(message.clock)
+            self._changed.notify_all()
+
+    def _on_granted(self, message: StepGrant, buffers: Sequence[Any]) -> None:
+        with self._changed:
+            self._granted += message.steps
+            self._join(message.clock)
+            self._changed.notify_all()
+
+    def _join(self, clock: int | None) -> None:
+        if clock is not None:
+            # One that joins does so at the slowest clock, of which it may not have heard.
+            self._clock = clock
+            self._slowest_clock = max(self._slowest_clock, clock)
+            self._joins = True
+
+    def _on_slowest_clock(self, message: SlowestClock, buffers: Sequence[Any]) -> None:
+        with self._changed:
+            self._slowest_clock = max(self._slowest_clock, message.clock)
+            self._changed.notify_all()
+
+    def _on_sync_point(self, message: SyncPoint, buffers: Sequence[Any]) -> None:
+        with self._changed:
+            self._sync_point = message
+            self._changed.notify_all()
+
+    # The reading thread
+
+    def _read(self) -> None:
+        try:
+            for item in self._items():
+                if not self._put(item):
+                    return
+        except BaseException as error:  # noqa: BLE001 - raised again in the training thread
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _items(self) -> Iterator[TaskBatch]:
+        while (assigned := self._take_task()) is not None:
+            task = assigned.task
+            before: TaskBatch | None = None
+            for number, batch in self._reader.read(task):
+                if before is not None:
+                    yield before
+                before = TaskBatch(
+                    task.epoch,
+                    task.number,
+                    number,
+                    batch,
+                    last=False,
+                    updates=assigned.updates,
+                    progress=assigned.progress,
+                )
+            if before is not None:
+                yield replace(before, last=True)
+            else:
+                # Nothing in it, or all done before: said, so that nobody waits for it.
+                empty = Trained(
+                    self._coordinator.spec,
+                    task.number,
+                    task.epoch,
+                    [],
+                    0.0,
+                    0.0,
+                    0.0,
+                    0.0,
+                    0.0,
+                    True,
+                )
+                self._coordinator.send(empty)
+
+    def _take_task(self) -> Assigned | None:
+        self._coordinator.send(TaskRequest(self._coordinator.spec))
+        with self._changed:
+            while not self._tasks and not self._closed:
+                self._changed.wait()
+            return None if self._closed else self._tasks.popleft()
+
+    def _put(self, item: TaskBatch) -> bool:
+        with self._changed:
+            while len(self._batches) >= self._depth and not self._closed:
+                self._changed.wait()
+            self._batches.append(item)
+            self._changed.notify_all()
+            return not self._closed
+
+
+def _runs(reports: Sequence[BatchReport]) -> Iterator[list[BatchReport]]:
+    """Reports of one task after the other."""
+    run: list[BatchReport] = []
+    for report in reports:
+        if run and (run[-1].item.task, run[-1].item.epoch) != (report.item.task, report.item.epoch):
+            yield run
+            run = []
+        run.append(report)
+    if run:
+        yield run
+
+
+@final
+class CoordinatorGroup(Group):
+    """All asynchronous workers, exchanging through the coordinator when they meet at a sync point.
+
+    A worker that takes a lost one's place repeats the exchanges of the sync point, and gets the
+    same answers.
+    """
+
+    def __init__(self, coordinator: CoordinatorClient) -> None:
+        self.rank, self.size = coordinator.spec.rank, coordinator.spec.world
+        self._coordinator = coordinator
+        self._changed = threading.Condition()
+        self._answers: dict[str, Sequence[Any]] = {}
+        self._sync_point, self._number = -1, 0
+        coordinator.on(Gathered, self._on_gathered)
+
+    def enter(self, sync_point: int) -> None:
+        """Begin the exchanges of a sync point."""
+        self._sync_point, self._number = sync_point, 0
+        with self._changed:
+            self._answers = {
+                key: parts
+                for key, parts in self._answers.items()
+                if key.startswith(f"{sync_point}/")
+            }
+
+    @waits_for_others
+    def gather(self, data: bytes) -> list[bytes]:
+        """Everybody's bytes, by rank."""
+        key = f"{self._sync_point}/{self._number}"
+        self._number += 1
+        self._coordinator.send(Contribution(self._coordinator.spec, key), [data])
+        deadline = time.monotonic() + EXCHANGE_SECONDS
+        with self._changed:
+            while key not in self._answers:
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise RequestTimeoutError(
+                        f"the other workers did not come within {EXCHANGE_SECONDS:.0f} s"
+                    )
+            return [bytes(part) for part in self._answers.pop(key)]
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum of everybody's tensor, in the order of ranks."""
+        parts = self.gather(tensor.detach().cpu().contiguous().numpy().tobytes())
+        total = torch.zeros_like(tensor, device="cpu")
+        for part in parts:
+            total += torch.frombuffer(bytearray(part), dtype=tensor.dtype).view_as(total)
+        tensor.copy_(total)
+        return tensor
+
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """The first worker's tensor."""
+        own = tensor.detach().cpu().contiguous().numpy().tobytes() if self.first else b""
+        first = self.gather(own)[0]
+        tensor.copy_(torch.frombuffer(bytearray(first), dtype=tensor.dtype).view_as(tensor))
+        return tensor
+
+    def _on_gathered(self, message: Gathered, buffers: Sequence[Any]) -> None:
+        with self._changed:
+            self._answers[message.key] = buffers
+            self._changed.notify_all()

@@ -1,0 +1,304 @@
+"""The parts of a training that all kinds of workers need, built from a job's settings."""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from flambeau.config import DataRef, SpooledData
+from flambeau.config.strategies import ParameterServer
+from flambeau.data import Source, StreamedSource
+from flambeau.data.batch import Batch
+from flambeau.data.binding import Binder
+from flambeau.data.loader import Loader
+from flambeau.embeddings.attach import begin_without_rows
+from flambeau.roles import worker_checkpoints
+from flambeau.roles.worker_context import WorkerContext
+from flambeau.runs import open_data, open_model
+from flambeau.runs.dry_run import dry_run
+from flambeau.runs.open_data import Place
+from flambeau.runs.open_model import LoadCode
+from flambeau.strategies import sync_batch_norm
+from flambeau.strategies.base import Strategy
+from flambeau.training.best import Best
+from flambeau.training.callbacks import Callback, TrainingView
+from flambeau.training.evaluation import Autocast, Scores, evaluate
+from flambeau.training.half_precision import bf16_slowdown, bf16_warning
+from flambeau.training.losses import Loss
+from flambeau.training.metric_set import MetricSet
+from flambeau.training.optimizers import build_optimizers, scale_learning_rates
+from flambeau.training.profiling import Profiler
+from flambeau.training.schedules import LearningRate, build_schedule
+from flambeau.training.step import OwnStep, StandardStep, Step, StepContext
+from flambeau.training.train_metrics import TrainMetrics
+
+
+@dataclass(frozen=True)
+class Optimizers:
+    """The torch optimizers by name, and the first one's learning rate before anything changed it.
+
+    Tables follow that one: their rates change by the same factor.
+    """
+
+    by_name: dict[str, Optimizer]
+    first_rate: float
+
+
+@final
+class WorkerBuilder:
+    """Builds parts for one worker."""
+
+    def __init__(self, context: WorkerContext) -> None:
+        self.context = context
+        self.settings = context.settings
+        self.load_code: LoadCode = open_model.code_loader(context.run)
+        self.autocast = _autocast(context.settings.compute.precision, context.device)
+        self.loss = self._open_loss()
+        evaluation = context.settings.evaluation
+        self._trained = (
+            TrainMetrics(context.settings.metrics, self.loss, evaluation.exact_rows)
+            if evaluation.train
+            else None
+        )
+        self._opened: list[Source] = []
+
+    def source(self) -> Source:
+        """The training data."""
+        return self._open(self.settings.train)
+
+    def model(self, *, fresh: bool) -> nn.Module:
+        """The model on its device; a fresh one with another run's weights, if that is asked."""
+        settings, context = self.settings, self.context
+        model = open_model.build_job_model(settings, self.load_code).to(context.device)
+        initial = context.payload.get("init_from")
+        begin_without_rows(model, others=initial is not None or not fresh)
+        if initial is not None and fresh:
+            patterns = context.payload.get("init_patterns")
+            worker_checkpoints.load_initial_weights(model, initial, patterns, context.warn)
+        if getattr(settings.strategy, "sync_batch_norm", False) and context.group.size > 1:
+            model = sync_batch_norm.convert(model)
+        return model
+
+    def binder(self, model: nn.Module, source: Source) -> Binder:
+        """How columns meet the model; two rows are tried, if they can be."""
+        settings = self.settings
+        whole = open_data.wants_whole_batch(settings)
+        binder = open_data.make_binder(settings, model, source, whole_batch=whole)
+        if settings.step is None and self.loss is not None:
+            look = open_data.image_transform(settings.images, source, train=False, seed=0)
+            binder = dry_run(model, source, binder, self.loss, look)
+        return binder
+
+    def optimizers(self, model: nn.Module) -> Optimizers:
+        """The optimizers of the dense weights."""
+        built = build_optimizers(self.settings.optimizer, model, self.load_code)
+        first = float(next(iter(built.values())).param_groups[0]["lr"])
+        scale_learning_rates(built, self.context.group.size, self.settings.compute.lr_scaling)
+        return Optimizers(built, first)
+
+    def schedules(
+        self, optimizers: Optimizers, total: int | None, per_epoch: int | None
+    ) -> dict[str, LearningRate]:
+        """What changes learning rates, by optimizer."""
+        best = self.best()
+        watched = best.metric if best is not None else None
+        return {
+            name: build_schedule(
+                self.settings.schedule, optimizer, total, per_epoch, self.load_code, watched
+            )
+            for name, optimizer in optimizers.by_name.items()
+        }
+
+    def view(self, model: nn.Module, optimizers: Optimizers, binder: Binder) -> TrainingView:
+        """What callbacks see."""
+        self._view = TrainingView(
+            model=model,
+            optimizers=optimizers.by_name,
+            run_dir=self.context.run.path,
+            rank=self.context.group.rank,
+            workers=self.context.group.size,
+            log=self._log_scalars,
+            arguments=binder.arguments,
+        )
+        return self._view
+
+    def step(
+        self,
+        forward: Callable[..., Any],
+        model: nn.Module,
+        optimizers: Optimizers,
+        binder: Binder,
+        strategy: Strategy,
+    ) -> Step:
+        """The built-in step, or the user's own."""
+        settings, group = self.settings, self.context.group
+        compiling = settings.compute.compile
+        if compiling:
+            forward = torch.compile(forward, mode=None if compiling is True else compiling)
+        if settings.step is None:
+            assert self.loss is not None
+            accumulate = settings.compute.accumulate
+            return StandardStep(
+                forward, binder, self.loss, strategy, self.autocast, accumulate, self._trained
+            )
+        context = StepContext(
+            model,
+            optimizers.by_name,
+            binder,
+            strategy,
+            self._log_scalars,
+            group.rank,
+            group.size,
+        )
+        return OwnStep(self.load_code(settings.step), context)
+
+    def evaluation(self, model: nn.Module, exact_rows: int) -> Callable[[], Scores] | None:
+        """Evaluates the model with all other workers, by what the settings ask for."""
+        held_out, trained = self._held_out(model, exact_rows), self._trained
+        if trained is None:
+            if self.settings.valid is None and self.settings.metrics:
+                self.context.warn(
+                    f"metrics={list(self.settings.metrics)} have no data: give valid=, or "
+                    "evaluation={'train': True} for those of the rows that are trained on"
+                )
+            return held_out
+        trained.limit(exact_rows)
+
+        def run() -> Scores:
+            scores = held_out() if held_out is not None else Scores({}, 0)
+            metrics = trained.results(self.context.group)
+            return Scores({**scores.metrics, **metrics}, scores.rows)
+
+        return run
+
+    def _held_out(self, model: nn.Module, exact_rows: int) -> Callable[[], Scores] | None:
+        """Evaluates the model on this worker's part of the validation data, with all others."""
+        settings, context = self.settings, self.context
+        if settings.valid is None or settings.evaluator:
+            return None
+        source = self._open(settings.valid)
+        whole = open_data.wants_whole_batch(settings)
+        binder = open_data.make_binder(settings, model, source, whole_batch=whole)
+        MetricSet(settings.metrics, self.loss, exact_rows)  # unknown names are found now
+        if self.loss is not None:
+            look = open_data.image_transform(settings.images, source, train=False, seed=0)
+            binder = dry_run(model, source, binder, self.loss, look, "valid")
+        place = Place(context.group.rank, context.group.size)
+        loader = open_data.make_loader(source, settings, binder, place, train=False)
+
+        def run() -> Scores:
+            metrics = MetricSet(settings.metrics, self.loss, exact_rows)
+            return evaluate(
+                model,
+                _batches(loader, context.coordinator.mark),
+                binder,
+                self.loss,
+                metrics,
+                context.group,
+                self.autocast,
+                context.device,
+            )
+
+        return run
+
+    def callbacks(self) -> list[Callback]:
+        """The user's, and those that settings ask for."""
+        callbacks: list[Callback] = []
+        for ref in self.settings.callbacks:
+            found = self.load_code(ref)
+            callbacks.append(found() if isinstance(found, type) else found)
+        profile = self.settings.observe.profile
+        if profile is not None:
+            callbacks.append(Profiler(profile[0], profile[1], Path(self.context.run.tensorboard)))
+        return callbacks
+
+    def best(self) -> Best | None:
+        """What decides which checkpoint is the best, if the workers evaluate."""
+        settings = self.settings
+        if settings.valid is None or settings.evaluator:
+            return None
+        metric = settings.checkpoints.best
+        if metric == "loss" and self.loss is None:
+            # With a step of the user's own there may be no loss to judge by.
+            if not settings.metrics:
+                return None
+            metric = settings.metrics[0]
+        return Best(metric, settings.checkpoints.mode)
+
+    def announce(self, steps_total: int | None, step: int, rows: int, **more: Any) -> None:
+        """Tell the observers that the training begins."""
+        settings, group = self.settings, self.context.group
+        if not group.first:
+            return
+        skipped = sum(map(open_data.skipped_rows, self._opened))
+        if skipped:
+            self.context.warn(open_data.skipped_text(skipped))
+        self._warn_of_slow_bf16()
+        strategy = settings.strategy
+        free = isinstance(strategy, ParameterServer) and not strategy.lockstep
+        together = 1 if free else group.size
+        self.context.coordinator.report(
+            "job_start",
+            name=self.context.run.path.name,
+            workers=group.size,
+            batch_size=settings.batch_size,
+            global_batch=settings.batch_size * together,
+            steps_total=steps_total,
+            epochs=settings.epochs,
+            run_dir=str(self.context.run.path),
+            resumed_step=step,
+            resumed_rows=rows,
+            skipped_rows=skipped,
+            **more,
+        )
+
+    def _warn_of_slow_bf16(self) -> None:
+        if self.settings.compute.precision != "bf16" or self.context.device.type != "cpu":
+            return
+        text = bf16_warning(bf16_slowdown())
+        if text is not None:
+            self.context.warn(text)
+
+    def _open(self, data: DataRef) -> Source:
+        if isinstance(data, SpooledData):
+            source: Source = open_data.open_spooled(data, self.context.payload)
+        else:
+            source = open_data.open_data(data, self.load_code, self.settings.binding)
+        self._opened.append(source)
+        for text in source.warnings if isinstance(source, StreamedSource) else ():
+            self.context.warn(text)
+        return source
+
+    def _open_loss(self) -> Loss | None:
+        if self.settings.step is not None and self.settings.loss is None:
+            return None
+        return open_model.open_loss(self.settings, self.load_code)
+
+    def _log_scalars(self, values: dict[str, float]) -> None:
+        if self.context.group.first:
+            finite = {name: value for name, value in values.items() if math.isfinite(value)}
+            self.context.coordinator.report("scalars", step=self._view.step, values=finite)
+
+
+def _autocast(precision: str, device: torch.device) -> Autocast:
+    if precision == "bf16":
+        return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
+    return contextlib.nullcontext
+
+
+def _batches(loader: Loader, mark: Callable[[], None]) -> Iterator[Batch]:
+    """All batches of validation data; each is marked as progress."""
+    steps = loader.epoch(0)
+    try:
+        for step in steps:
+            mark()
+            if step.batch is not None:
+                yield step.batch
+    finally:
+        steps.close()

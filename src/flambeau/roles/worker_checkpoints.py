@@ -1,0 +1,212 @@
+"""What a worker saves and how it goes on from it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+import torch
+
+from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint.references import checkpoint_path, parse_reference, resolve
+from flambeau.checkpoint.saver import CheckpointSaver
+from flambeau.checkpoint.store import TrainingState, read_checkpoint
+from flambeau.checkpoint.weights import load_all_weights, load_weights
+from flambeau.config import JobSettings
+from flambeau.coordination.activity import stores
+from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.embeddings.attach import has_tables
+from flambeau.errors import CheckpointError, ModelError
+from flambeau.roles.table_saving import TableCheckpoints
+from flambeau.training import randomness
+from flambeau.training.async_loop import AsyncParts, SyncPointLike
+from flambeau.training.loop import TrainingParts
+from flambeau.training.milestones import Milestones
+from flambeau.training.position import Position
+
+
+def starting_state(run: RunDirectory, coordinator: CoordinatorClient) -> TrainingState | None:
+    """What the coordinator has all roles start from; None: from the beginning."""
+    name = coordinator.wait_until_all_joined().checkpoint
+    return None if name is None else read_checkpoint(run.checkpoints / name)
+
+
+#: How often the last checkpoint is begun again, if servers are lost again and again.
+ATTEMPTS = 5
+
+
+@final
+class WorkerCheckpoints:
+    """Collects the state of all workers at a moment; the first one writes it in the background."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        settings: JobSettings,
+        parts_of: TrainingParts | AsyncParts,
+        tables: TableCheckpoints,
+        spooling: str = "",
+    ) -> None:
+        self._run, self._settings, self._parts = run, settings, parts_of
+        self._spooling = spooling
+        self._tables = tables
+        self._saver = (
+            CheckpointSaver(
+                run,
+                settings.checkpoints.keep,
+                for_evaluator=settings.evaluator,
+                on_saved=lambda step, best: parts_of.report("saved", step=step, best=best),
+                on_lost=self._give_up,
+            )
+            if parts_of.group.first
+            else None
+        )
+        #: How the last one was saved, and whether it was lost with a server.
+        self._last: tuple[list[bytes], dict[str, float], bool] | None = None
+        self._lost = False
+        self.milestones: Milestones | None = None
+        self._dropped_before = 0
+        self._plan: dict[str, Any] = {}
+
+    def follow(self, milestones: Milestones) -> None:
+        """Save what these have reached."""
+        self.milestones = milestones
+        self._dropped_before = milestones.position.dropped
+
+    def at(self, sync_point: SyncPointLike) -> None:
+        """What asynchronous workers have still to do, as of a sync point that may be saved."""
+        self._plan = sync_point.plan
+
+    @property
+    def dropped(self) -> int:
+        """Rows of the whole run whose gradients were left out."""
+        return self._dropped_before + self._parts.strategy.dropped_rows
+
+    @stores
+    def save(self, metrics: dict[str, float], *, best: bool) -> None:
+        """See `training.milestones.Saving`."""
+        group = self._parts.group
+        generators = group.gather(randomness.save())
+        if self._saver is not None:
+            self._save(generators, metrics, best)
+        if self._tables.shared:
+            group.gather(b"")  # nobody goes on before the servers have fixed this moment
+
+    def _save(self, generators: list[bytes], metrics: dict[str, float], best: bool) -> None:
+        assert self.milestones is not None
+        assert self._saver is not None
+        self._saver.wait()
+        self._last, self._lost = (generators, metrics, best), False
+        position, tracked = self.milestones.position, self.milestones.best
+        position.dropped = self.dropped
+        state = TrainingState(
+            step=position.step,
+            epoch=position.epoch,
+            workers=self._parts.group.size,
+            model=dict(self._parts.model.state_dict()),
+            extra=self._extra(generators),
+            metrics=metrics,
+        )
+        value = tracked.value if tracked is not None else None
+        mark = (tracked.metric, value) if best and tracked and value is not None else None
+        self._saver.save(state, mark, None if self._tables.empty else self._tables.begin)
+        path = checkpoint_path(self._run, position.step)
+        self._parts.report("checkpoint", step=position.step, path=str(path))
+        if mark is not None:
+            self._parts.report("best", step=position.step, metric=mark[0], value=mark[1])
+
+    def _extra(self, generators: list[bytes]) -> dict[str, Any]:
+        assert self.milestones is not None
+        parts = self._parts
+        return {
+            "position": self.milestones.position.dump(),
+            "batch_size": self._settings.batch_size,
+            "optimizers": {name: o.state_dict() for name, o in parts.optimizers.items()},
+            "schedules": {name: s.state_dict() for name, s in parts.schedules.items()},
+            "generators": [torch.frombuffer(bytearray(g), dtype=torch.uint8) for g in generators],
+            "plan": self._plan,
+            "spooling": self._spooling,
+            **self.milestones.dump(),
+        }
+
+    def _give_up(self, step: int, reason: str) -> None:
+        self._lost = True
+        text = f"the checkpoint of step {step} was not written: {reason}; another one will be"
+        self._parts.report("warning", text=text)
+
+    @stores
+    def complete(self) -> None:
+        """Wait until the last one is on disk; if a server was lost with it, save it once more."""
+        if self._saver is None or self._last is None:
+            return
+        self._saver.wait()
+        left = ATTEMPTS
+        while self._lost:
+            if not left:
+                raise CheckpointError(
+                    "the last checkpoint was not written: servers were lost again and again"
+                )
+            left -= 1
+            self._parts.strategy.catch_up()  # waits until all servers are there
+            self._save(*self._last)
+            self._saver.wait()
+
+    @stores
+    def close(self) -> None:
+        """Wait until everything is on disk."""
+        if self._saver is not None:
+            self._saver.close()
+        self._tables.close()
+
+
+def restore_model(parts: TrainingParts | AsyncParts, state: TrainingState) -> None:
+    """Weights, optimizers and schedules as they were."""
+    load_all_weights(parts.model, state.model)
+    for name, optimizer in parts.optimizers.items():
+        optimizer.load_state_dict(state.extra["optimizers"][name])
+    for name, schedule in parts.schedules.items():
+        schedule.load_state_dict(state.extra["schedules"][name])
+
+
+def other_parts(state: TrainingState | None, payload: dict[str, Any]) -> bool:
+    """Whether workers have other rows of the data now than when this was saved."""
+    return state is not None and state.extra.get("spooling", "") != payload["spooling"]
+
+
+def restored_position(
+    state: TrainingState, workers: int, payload: dict[str, Any], *, by_row: bool
+) -> Position:
+    """Where to go on; with another number of workers at the same row, or at the epoch's start."""
+    position = Position(**state.extra["position"])
+    if state.workers != workers or other_parts(state, payload):
+        position.change_workers(by_row=by_row)
+    return position
+
+
+def restore_progress(milestones: Milestones, state: TrainingState, rank: int, workers: int) -> None:
+    """Best values, patience and random generators as they were."""
+    milestones.load(state.extra)
+    if state.workers == workers:
+        randomness.restore(state.extra["generators"][rank].numpy().tobytes())
+
+
+class NotYet:
+    """Stands in for saving until the parts that it needs exist."""
+
+    def save(self, metrics: dict[str, float], *, best: bool) -> None:
+        """Too early."""
+        raise AssertionError("saving before the worker was put together")
+
+
+def load_initial_weights(
+    model: torch.nn.Module, reference: str, patterns: list[str] | None, warn: Callable[[str], None]
+) -> None:
+    """Start from another run's weights; what did not fit is said, nothing fitting is an error."""
+    path, which = parse_reference(reference)
+    run = RunDirectory(path)
+    if not Path(path).is_dir():
+        raise CheckpointError(f"init_from: there is no run {path}")
+    report = load_weights(model, read_checkpoint(resolve(run, which)).model, patterns)
+    if not report.loaded and (report.missing or not has_tables(model)):
+        raise ModelError(f"init_from={reference}: nothing in it fits the model:\n{report}")
+    if not report.complete:
+        warn(f"init_from={reference}: not everything fits:\n{report}")

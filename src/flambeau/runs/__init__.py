@@ -1,0 +1,1 @@
+"""A run in one process: its model and data opened, scored, evaluated, exported."""

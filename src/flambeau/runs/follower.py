@@ -1,0 +1,158 @@
+"""Evaluate the checkpoints of a run one by one, as they are written."""
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, final
+
+from flambeau.checkpoint import RunDirectory, best, checkpoints, lease, mark_best
+from flambeau.checkpoint.retention import release
+from flambeau.checkpoint.store import TrainingState, read_checkpoint
+from flambeau.checkpoint.weights import load_all_weights
+from flambeau.config import JobSettings
+from flambeau.errors import CheckpointError
+from flambeau.observe import read_events
+from flambeau.runs import open_data, open_model
+from flambeau.runs.trained_run import attach_tables, evaluate_model
+from flambeau.training.best import Best
+
+POLL_SECONDS = 0.5
+
+
+Report = Callable[..., None]
+
+
+@final
+class Follower:
+    """Evaluates every checkpoint once, in order, and marks the best.
+
+    With `own=False` it does so on data that is not the job's: it evaluates also what the job has
+    evaluated itself, and marks nothing.
+    """
+
+    def __init__(
+        self, run: RunDirectory, settings: JobSettings, report: Report, *, own: bool = True
+    ) -> None:
+        self._run, self._settings, self._report, self._own = run, settings, report, own
+        load_code = open_model.code_loader(run)
+        self._model = open_model.build_job_model(settings, load_code)
+        assert settings.valid is not None
+        self._source = open_data.open_data(settings.valid, load_code, settings.binding)
+        self._best = Best(settings.checkpoints.best, settings.checkpoints.mode)
+        self._done = self._evaluated_before() if own else set()
+        self._held: dict[Path, contextlib.ExitStack] = {}
+        self._holding = threading.Lock()
+        self.metrics: dict[str, float] = {}
+
+    def follow(self, ended: Callable[[float], bool]) -> None:
+        """Evaluate what is there and what comes; `ended(seconds)` waits for the run's end."""
+        over = False
+        with self._leasing():
+            while True:
+                pending = self._pending()
+                if pending:
+                    self._evaluate(pending[0])
+                elif over:
+                    break
+                else:
+                    # What was written just before the end is looked for once more.
+                    over = ended(POLL_SECONDS)
+        self._report_missed()
+
+    @contextlib.contextmanager
+    def _leasing(self) -> Iterator[None]:
+        """Lease new checkpoints also while one is evaluated: they may not stay that long."""
+        done = threading.Event()
+
+        def lease_new() -> None:
+            while not done.wait(POLL_SECONDS):
+                self._pending()
+
+        thread = threading.Thread(target=lease_new, name="leases", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+            for held in self._held.values():
+                held.close()
+
+    def _report_missed(self) -> None:
+        """Name the checkpoints that were removed before they could be leased."""
+        written = {name for name, _ in self._steps_of("checkpoint")}
+        by_job = {name for name, _ in self._steps_of("evaluation")} if self._own else set()
+        missed = sorted(written - self._done - by_job)
+        if missed:
+            names = ", ".join(missed)
+            text = f"not evaluated, because they were removed too early: {names}; raise "
+            self._report("warning", text=f"{text}checkpoints.keep, or save less often")
+
+    def _pending(self) -> list[Path]:
+        """Committed checkpoints not yet evaluated, leased so that they stay until they are."""
+        with self._holding:
+            self._hold_new()
+            return sorted(self._held)
+
+    def _hold_new(self) -> None:
+        for path in checkpoints(self._run):
+            if path.name not in self._done and path not in self._held:
+                held = contextlib.ExitStack()
+                try:
+                    held.enter_context(lease(path, seconds=3600))
+                except CheckpointError:
+                    continue  # removed between listing and leasing: there are newer ones
+                self._held[path] = held
+
+    def _evaluate(self, path: Path) -> None:
+        started = time.perf_counter()
+        with self._held[path]:
+            state = read_checkpoint(path)
+            load_all_weights(self._model, state.model)
+            attach_tables(self._model, path)
+            release(path)
+        with self._holding:
+            self._done.add(path.name)
+            del self._held[path]
+        names = self._settings.metrics
+        scores = evaluate_model(self._run, self._settings, self._model, self._source, names)
+        self.metrics = scores.metrics
+        self._report(
+            "evaluation",
+            step=state.step,
+            epoch=state.epoch,
+            metrics=scores.metrics,
+            rows=scores.rows,
+            seconds=time.perf_counter() - started,
+        )
+        if self._own:
+            self._mark(state)
+
+    def _mark(self, state: TrainingState) -> None:
+        if self._best.improves(self.metrics) and self._best.value is not None:
+            mark_best(self._run, state.step, self._best.metric, self._best.value)
+            self._report("best", step=state.step, metric=self._best.metric, value=self._best.value)
+
+    def _evaluated_before(self) -> set[str]:
+        """Names of checkpoints whose evaluation is in the events of the run."""
+        evaluated = self._steps_of("evaluation")
+        leader = None
+        for _, fields in evaluated:
+            # A log has null for what is no number.
+            metrics = fields["metrics"].items()
+            if self._best.improves({name: math.nan if v is None else v for name, v in metrics}):
+                leader = fields["step"]
+        value = self._best.value
+        if leader is not None and value is not None and best(self._run) is None:
+            mark_best(self._run, leader, self._best.metric, value)  # best.json was lost
+        return {name for name, _ in evaluated}
+
+    def _steps_of(self, kind: str) -> list[tuple[str, dict[str, Any]]]:
+        """Names of checkpoints, and the fields, of all events of a kind."""
+        if not self._run.events.exists():
+            return []
+        events = [event for event in read_events(self._run.events) if event.kind == kind]
+        return [(f"step-{event.fields['step']:08d}", event.fields) for event in events]

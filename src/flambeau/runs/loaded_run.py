@@ -1,0 +1,47 @@
+"""A checkpoint of a run in use: its own model, with its tables where they are."""
+
+import threading
+from typing import Any, final
+
+import pyarrow as pa
+
+from flambeau.checkpoint import RunDirectory, parse_reference, resolve
+from flambeau.inference.export_description import Bound
+from flambeau.inference.given_rows import as_records
+from flambeau.inference.loaded_export import ROWS_AT_ONCE, bind
+from flambeau.runs.run_export import describe_run
+from flambeau.runs.stored_code import allow_code
+from flambeau.runs.trained_run import load_model, read_settings
+
+
+@final
+class LoadedRun:
+    """What is asked of a predictor, from a run. Threads take turns: the model is one."""
+
+    def __init__(self, id: str, model: Any, description: Bound) -> None:
+        self.id = id
+        self._model, self._description = model, description
+        self._lock = threading.Lock()
+
+    def predict(self, data: Any) -> pa.Table:
+        """Keys that are there, and predictions, one row for each row of the data."""
+        records = as_records(data, self._description.columns)
+        binder, scorer = bind(self._description, tuple(records.schema.names), self._model)
+        pieces = range(0, records.num_rows, ROWS_AT_ONCE)
+        batches = [binder.read(records.slice(start, ROWS_AT_ONCE)) for start in pieces]
+        with self._lock:
+            return pa.Table.from_batches([scorer.score(batch, binder) for batch in batches])
+
+
+def open_loaded_run(reference: str, loaded: str | None, *, trust: bool) -> LoadedRun | None:
+    """The run's checkpoint, ready to answer; None if that is the one `loaded`."""
+    path, which = parse_reference(reference)
+    run = RunDirectory(path)
+    settings = read_settings(run)
+    checkpoint = resolve(run, which)
+    if checkpoint.name == loaded:
+        return None
+    if loaded is None:
+        allow_code(run, settings, trust=trust)
+    model = load_model(run, settings, checkpoint.name)
+    return LoadedRun(checkpoint.name, model, describe_run(run, settings, model))

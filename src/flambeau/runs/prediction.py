@@ -1,0 +1,101 @@
+"""Predictions of a run's model, part by part, in one process."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, final
+
+import pyarrow as pa
+
+from flambeau.checkpoint import RunDirectory
+from flambeau.config import Binding, JobSettings
+from flambeau.data import Source
+from flambeau.data.binding import Binder
+from flambeau.data.read_ahead import ReadAhead
+from flambeau.errors import ConfigError
+from flambeau.inference.parts import PART_ROWS, Part, batches_of, cut_parts
+from flambeau.inference.scorer import Scorer
+from flambeau.runs import open_data
+from flambeau.runs.dry_run import suit
+from flambeau.runs.trained_run import load_model, loss_names
+
+READ_AHEAD = 4
+
+
+@dataclass(frozen=True)
+class PredictionOptions:
+    """How to predict; None is what suits.
+
+    - `workers`: processes that fill a folder, by default one for each core and part;
+    - `batch_size`: rows, by default as in evaluation;
+    - `part_rows`: rows of a file in a folder, about.
+    """
+
+    workers: int | None = None
+    batch_size: int | None = None
+    part_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "batch_size", "part_rows"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}={value}: give at least 1")
+
+    def parts(self, source: Source) -> list[Part]:
+        """The parts of a source."""
+        return cut_parts(source, self.part_rows or PART_ROWS)
+
+
+@final
+class Prediction:
+    """A run's model, its data and how they meet, in this process."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        settings: JobSettings,
+        which: str,
+        source: Source,
+        batch_size: int | None,
+    ) -> None:
+        self.source = source
+        self.size = batch_size or settings.evaluation.batch_size or settings.batch_size
+        model = load_model(run, settings, which)
+        transform = open_data.image_transform(
+            settings.images, source, train=False, seed=settings.seed
+        )
+        self.binder = suit(model, source, _binder(settings, model, source), transform)
+        self.copied = copied_columns(settings, self.binder)
+        self._scorer = Scorer(model, loss_names(settings), self.copied, transform)
+
+    def batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """The predictions of a part, while the next rows are read."""
+        ahead = ReadAhead(batches_of(self.source, part, self.binder, self.size), READ_AHEAD)
+        try:
+            for batch in ahead:
+                yield self._scorer.score(batch, self.binder)
+        finally:
+            ahead.close()
+
+
+def _binder(settings: JobSettings, model: Any, source: Source) -> Binder:
+    """The binding without what only training needs; with the label, if the data has it."""
+    given = settings.binding
+    has = open_data.shape_of(source).columns
+    label = given.label if _labels(given) <= set(has) else None
+    # Labels are copied as they are in the data, where a row without one may have any number.
+    unused: dict[str, Any] = {"label_map": {}, "weight": None, "group": None}
+    kept = given.model_copy(update={"label": label, **unused})
+    bound = settings.model_copy(update={"binding": kept})
+    return open_data.make_binder(bound, model, source, whole_batch=False)
+
+
+def _labels(binding: Binding) -> set[str]:
+    label = binding.label
+    if label is None or isinstance(label, str):
+        return {label} if label else set()
+    return {*label.values()} if isinstance(label, dict) else {*label}
+
+
+def copied_columns(settings: JobSettings, binder: Binder) -> tuple[str, ...]:
+    """Keys and labels, each once."""
+    return tuple(dict.fromkeys([*settings.binding.keys, *binder.label_columns()]))

@@ -1,0 +1,243 @@
+"""A run's model after training: loaded, evaluated, asked for predictions."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+from torch import nn
+
+from flambeau.checkpoint import RunDirectory, lease, resolve
+from flambeau.checkpoint.store import read_checkpoint
+from flambeau.checkpoint.weights import load_all_weights
+from flambeau.config import (
+    ArrayData,
+    CodeRef,
+    DataRef,
+    DatasetData,
+    FileData,
+    FrameData,
+    JobSettings,
+)
+from flambeau.config.data import TEXT_FORMATS, is_frame, is_spark_frame
+from flambeau.data import Source, StreamedSource, open_source
+from flambeau.data.arrow_columns import holds_text
+from flambeau.data.data_kinds import as_files, is_arrays, is_paths, takes_an_argument
+from flambeau.data.data_loaders import is_data_loader, rows_of
+from flambeau.data.frames import as_table
+from flambeau.data.loader import in_order
+from flambeau.data.sources.formats import find_format, is_self_describing
+from flambeau.data.sources.frame_source import FrameSource, frame_source, schema_of_frame
+from flambeau.data.sources.torch_dataset import LoaderSource
+from flambeau.embeddings.attach import has_tables
+from flambeau.errors import DataError, RunDirectoryError
+from flambeau.runs import open_data, open_model
+from flambeau.runs.dry_run import suit
+from flambeau.strategies.group import Solo
+from flambeau.training.evaluation import Scores, evaluate
+from flambeau.training.metric_set import MetricSet
+
+
+def read_settings(run: RunDirectory) -> JobSettings:
+    """The settings of a run, from its job.yaml."""
+    if not run.job_file.is_file():
+        raise RunDirectoryError(f"{run.path} is not a run directory: it has no job.yaml")
+    return JobSettings.parse(yaml.safe_load(run.job_file.read_text()), str(run.job_file))
+
+
+def load_model(run: RunDirectory, settings: JobSettings, which: str) -> nn.Module:
+    """The run's module with the weights of a checkpoint, ready for use on the CPU."""
+    model = open_model.build_job_model(settings, open_model.code_loader(run))
+    with lease(resolve(run, which)) as path:
+        load_all_weights(model, read_checkpoint(path).model)
+        attach_tables(model, path)
+    return model.eval()
+
+
+def attach_tables(model: nn.Module, checkpoint: Path) -> None:
+    """Let a model look up in the tables of a checkpoint, if it has tables."""
+    if has_tables(model):
+        from flambeau.embeddings.saved import attach_saved_tables
+
+        attach_saved_tables(model, checkpoint)
+
+
+def evaluate_run(
+    run: RunDirectory, settings: JobSettings, which: str, data: Any, metrics: tuple[str, ...]
+) -> Scores:
+    """Metrics of a checkpoint on `data`, or on the job's validation data."""
+    source = open_given(run, settings, data)
+    return evaluate_model(run, settings, load_model(run, settings, which), source, metrics)
+
+
+def evaluate_model(
+    run: RunDirectory,
+    settings: JobSettings,
+    model: nn.Module,
+    source: Source,
+    metrics: tuple[str, ...],
+) -> Scores:
+    """Metrics of a model on a source, in this process."""
+    whole = open_data.wants_whole_batch(settings)
+    binder = open_data.make_binder(settings, model, source, whole_batch=whole)
+    loss = None
+    if settings.step is None or settings.loss is not None:
+        loss = open_model.open_loss(settings, open_model.code_loader(run))
+    transform = open_data.image_transform(settings.images, source, train=False, seed=settings.seed)
+    binder = suit(model, source, binder, transform)
+    size = settings.evaluation.batch_size or settings.batch_size
+    batches = in_order(source, binder, size)
+    names = MetricSet(metrics, loss, settings.evaluation.exact_rows)
+    prepared = map(transform, batches) if transform is not None else batches
+    return evaluate(model, prepared, binder, loss, names, Solo())
+
+
+def loss_names(settings: JobSettings) -> str | dict[str, str | None] | None:
+    """The names of the losses, which say what outputs mean; None for the user's own."""
+    loss = settings.loss
+    if isinstance(loss, dict):
+        return {task: item if isinstance(item, str) else None for task, item in loss.items()}
+    return loss if isinstance(loss, str) else None
+
+
+def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
+    """The source for data given in any form that `fit` takes; None is the validation data."""
+    if data is None:
+        return _open_validation(run, settings)
+    if is_spark_frame(data):
+        raise DataError(
+            "a Spark DataFrame is not read in this process: use "
+            f"flambeau.spark.TorchModel.of({str(run.path)!r}).transform(...), or give files"
+        )
+    if is_data_loader(data):
+        data = rows_of(data, "data")
+    if is_paths(data):
+        data = as_files(data)
+    if isinstance(data, FileData):
+        data = _as_trained(data, settings.train)
+    if isinstance(data, FileData | DatasetData):
+        source = open_data.open_data(data, open_model.code_loader(run), settings.binding)
+        require_kinds(source, settings)
+        return _told(source)
+    if is_frame(data):
+        source = frame_source(as_table(data, "the data"), "the data")
+        require_kinds(source, settings)
+        return source
+    if is_arrays(data):
+        return open_data.array_source(data, settings.binding)
+    if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):
+        return LoaderSource(data) if takes_an_argument(data) else open_given(run, settings, data())
+    return open_source(DatasetData(code=CodeRef(value="given")), lambda _: data)
+
+
+def require_kinds(source: Source, settings: JobSettings) -> None:
+    """Refuse texts where the model was trained with numbers, and the other way round.
+
+    They would become other ids. Nothing is said if the training's files are gone.
+    """
+    then, now = _trained_schema(settings.train), _schema(source)
+    if then is None or now is None:
+        return
+    used = {*_names(settings.binding.inputs), *_names(settings.binding.crosses)}
+    for name in used.intersection(now.names, then.names):
+        if holds_text(now, name) != holds_text(then, name):
+            kinds = ("texts", "numbers") if holds_text(now, name) else ("numbers", "texts")
+            raise DataError(
+                f"column '{name}' holds {kinds[0]}, but the model was trained with {kinds[1]}, "
+                f"which gave other ids; give it as it was (texts of digits in a CSV file: "
+                f"options={{'types': {{'{name}': 'string'}}}})"
+            )
+
+
+def _schema(source: Source) -> pa.Schema | None:
+    return source.schema if isinstance(source, StreamedSource | FrameSource) else None
+
+
+def _trained_schema(trained: DataRef) -> pa.Schema | None:
+    """The columns of the training and their types, if they are known without code."""
+    if isinstance(trained, FrameData):
+        return schema_of_frame(trained)
+    if not isinstance(trained, FileData):
+        return None
+    try:
+        return _schema(open_data.open_data(trained, _no_code))
+    except DataError:
+        return None
+
+
+def _names(inputs: Any) -> list[str]:
+    """All columns in a setting of inputs."""
+    if isinstance(inputs, str):
+        return [inputs]
+    parts = inputs.values() if isinstance(inputs, dict) else inputs or ()
+    return [name for part in parts for name in _names(part)]
+
+
+def _no_code(ref: CodeRef) -> Any:
+    raise AssertionError("files need no code")
+
+
+def _as_trained(data: FileData, trained: Any) -> FileData:
+    """Files are read as those of the training were, but for what is said of them.
+
+    A text is in the training's format whatever its name is. Files of other formats are like those
+    of the training if their names or formats are.
+    """
+    if not isinstance(trained, FileData):
+        return data
+    then = _format_of(trained)
+    if data.format is not None:
+        alike = data.format == then
+    elif then in TEXT_FORMATS and not is_self_describing(data.path):
+        alike = True
+        if {then, find_format(data.path)} == {"csv", "tsv"}:
+            then = find_format(data.path)  # one format, whose names tell the delimiter
+    else:
+        alike = _suffixes(data) == _suffixes(trained)
+        then = trained.format
+    if not alike:
+        return data
+    options = {**trained.options, **data.options}
+    return data.model_copy(update={"format": then, "options": options})
+
+
+def _format_of(trained: FileData) -> str | None:
+    """The format of the training's files; None if they are gone and their names do not tell it."""
+    try:
+        return trained.format or find_format(trained.path)
+    except DataError:
+        return None
+
+
+def _suffixes(data: FileData) -> list[str]:
+    first = data.path if isinstance(data.path, str) else data.path[0]
+    return Path(first).suffixes[-2:]
+
+
+def _told(source: Source) -> Source:
+    """The source, after a warning if bad rows of its files are left out."""
+    skipped = open_data.skipped_rows(source)
+    if skipped:
+        warnings.warn(open_data.skipped_text(skipped), stacklevel=2)
+    return source
+
+
+def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
+    if settings.valid is None:
+        raise DataError("the job has no validation data; give the data to evaluate on")
+    require_reopenable(settings)
+    return _told(open_data.open_data(settings.valid, open_model.code_loader(run), settings.binding))
+
+
+def require_reopenable(settings: JobSettings) -> None:
+    """Refuse validation data that lived in the memory of the process that started the job."""
+    valid = settings.valid
+    arrays = isinstance(valid, ArrayData) and any(
+        ref.fd is not None for ref in valid.columns.values()
+    )
+    if arrays or isinstance(valid, FrameData):
+        what = "arrays" if arrays else "a data frame"
+        raise DataError(
+            f"the job's validation data was {what} in memory; give the data to evaluate on"
+        )

@@ -1,0 +1,47 @@
+"""The tables of a model inside a strategy: looked up while it trains, changed at its update."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import final
+
+from torch import nn
+
+from flambeau.embeddings.attach import attach, tables_of
+from flambeau.embeddings.backend import TableGradient
+from flambeau.embeddings.external import initial_rows
+from flambeau.embeddings.in_process import InProcessTables
+from flambeau.embeddings.lookups import Lookups
+
+
+@final
+class LocalTables:
+    """Tables in this process, for a job with one worker."""
+
+    def __init__(self, tables: InProcessTables) -> None:
+        self.backend = tables
+        self.lookups = Lookups(tables)
+
+    def attach(self, model: nn.Module) -> None:
+        """Give every SparseEmbedding of the model its table."""
+        self.backend.declare(tables_of(model))
+        for spec, ids, values in initial_rows(model):
+            self.backend.tables[spec.name].load(ids, values)
+        attach(model, self.lookups)
+
+    def gradients(self) -> list[TableGradient]:
+        """What the last backward passes gave."""
+        return self.lookups.gradients()
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """How large each table is, and what became of ids, by its name."""
+        return {name: asdict(table.counters) for name, table in self.backend.tables.items()}
+
+    def apply(self, gradients: Sequence[TableGradient], factor: float) -> None:
+        """Update the tables; learning rates are multiplied by `factor`."""
+        with self.lookups.watch:
+            self.backend.push(gradients, factor)
+
+    @property
+    def seconds(self) -> float:
+        """How long look-ups and updates took."""
+        return self.lookups.watch.seconds

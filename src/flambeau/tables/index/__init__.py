@@ -1,0 +1,1 @@
+"""From ids to positions: hashing, the growing index, distinct ids of a batch."""

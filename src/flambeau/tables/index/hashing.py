@@ -1,0 +1,24 @@
+"""One hash of an id decides everything about its place: shard, sub-table and position."""
+
+from typing import Any
+
+import numpy as np
+
+from flambeau.kernels.compiled import kernel
+from flambeau.kernels.mixing import mix
+from flambeau.tables.index.ids import Ids
+
+#: Bits of the hash that choose the sub-table; the shard is chosen by others.
+SUBTABLE_BITS = 10
+
+_SHARD_SHIFT = np.uint64(SUBTABLE_BITS)
+_SHARD_MASK = np.uint64((1 << 22) - 1)
+
+
+@kernel
+def shards_of(ids: Ids, shards: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Which of `shards` servers holds each id."""
+    out = np.empty(ids.size, np.int32)
+    for i in range(ids.size):
+        out[i] = np.int32(((mix(ids[i]) >> _SHARD_SHIFT) & _SHARD_MASK) % np.uint64(shards))
+    return out

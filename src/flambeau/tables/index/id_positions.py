@@ -1,0 +1,51 @@
+"""Which of some ids are among others; asked for the same ids again, it remembers."""
+
+from collections import deque
+from typing import Any, final
+
+import numpy as np
+
+from flambeau.tables.index.ids import Ids
+from flambeau.tables.index.unique_ids import Slots, places_among
+
+#: The questions of one step come again: for the next table, or when rows are fetched.
+REMEMBERED = 32
+
+Array = np.ndarray[Any, Any]
+
+
+@final
+class IdPositions:
+    """Finds distinct ids among other distinct ids; neither array may change afterwards.
+
+    It keeps the arrays of so many questions.
+    """
+
+    def __init__(self, remembered: int = REMEMBERED) -> None:
+        self._slots = Slots()
+        self._known: deque[tuple[Ids, Ids, Array]] = deque(maxlen=remembered)
+
+    def places(self, ids: Ids, others: Ids) -> Array:
+        """Where in `ids` those are that are among `others`."""
+        if not others.size or not ids.size:
+            return np.empty(0, np.int64)
+        known = self._recall(ids, others)
+        if known is not None:
+            return known
+        places = np.empty(ids.size + 1, np.int64)  # one more, for what is written and not kept
+        # Twice the room: most searches end where they begin.
+        count = places_among(ids, others, places, *self._slots.empty(2 * others.size))
+        places = places[:count]
+        self._known.append((ids, others, places))
+        return places
+
+    def _recall(self, ids: Ids, others: Ids) -> Array | None:
+        for a, b, places in self._known:
+            if a is ids and b is others:
+                return places
+        if self._known:
+            # Tables that share a column are asked with equal ids, one after the other.
+            a, b, places = self._known[-1]
+            if np.array_equal(a, ids) and np.array_equal(b, others):
+                return places
+        return None

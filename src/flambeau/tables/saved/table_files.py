@@ -1,0 +1,257 @@
+"""The rows of one table on one shard, as a file that is written in pieces and searched in place.
+
+It is a safetensors file of `ids` [n], `values` [n, dim], `state` [n, width], `slots` (where in the
+file each id is; see `table_slots`), `crc32` (a checksum of the header and of each 64 KiB of each
+other tensor) and, if they are needed, `seen` [n] and `removed` [m]: ids that left since the base
+that the file adds to, sorted.
+"""
+
+import mmap
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, final
+
+import numpy as np
+
+from flambeau.checkpoint.durable import sync
+from flambeau.checkpoint.manifest import FileEntry
+from flambeau.config.tables import TableSpec
+from flambeau.errors import CheckpointError
+from flambeau.tables.index.ids import Ids
+from flambeau.tables.index.index import Rows
+from flambeau.tables.precision import widen
+from flambeau.tables.saved import table_slots
+from flambeau.tables.saved.checked_blocks import WHOLE, CheckedBlocks
+from flambeau.tables.saved.checksums import CHECKSUMS, block_sums
+from flambeau.tables.saved.snapshot import Chunk
+from flambeau.tables.saved.table_layout import lay_out, read_layout, seal
+from flambeau.tables.saved.table_tensors import ROW_BY_ROW, dtype_of, require_table, tensors_of
+
+Array = np.ndarray[Any, Any]
+
+#: What `TableFile.locate` says of an id that the file does not mention, or that has left.
+ABSENT, GONE = -1, -2
+
+_PIECE = 1 << 24
+_REMEDY = "use another checkpoint of the run, such as RUN@step-1000"
+
+
+def table_file_name(table: str, shard: int) -> str:
+    """What the file of a shard's rows is called."""
+    return f"table-{table}-{shard}.safetensors"
+
+
+@final
+class TableFileWriter:
+    """Writes rows where they belong as they come, and holds none of them.
+
+    There must be `rows` of them in the end, with distinct ids. Its methods may be called by
+    different threads, one at a time. The file can be read after `finish`, and not before.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        spec: TableSpec,
+        rows: int,
+        state_width: int,
+        *,
+        seen: bool = False,
+        removed: Ids | None = None,
+    ) -> None:
+        if rows > table_slots.MOST_ROWS:
+            raise CheckpointError(f"{path} cannot hold {rows} rows; use more servers")
+        self._path, self._rows, self._written = path, rows, 0
+        self._removed = None if removed is None else np.sort(removed)
+        count = None if removed is None else removed.size
+        tensors = tensors_of(spec, rows, state_width, seen=seen, removed=count)
+        self._header, self._regions = lay_out(tensors)
+        with _explained(path):
+            # A file of that name is not written over, since somebody may have it mapped.
+            path.unlink(missing_ok=True)
+            self._file = path.open("x+b", buffering=0)
+
+    def append(self, chunk: Chunk) -> None:
+        """Write the next rows."""
+        with _explained(self._path):
+            for name in self._regions.keys() & ROW_BY_ROW:
+                self._put(name, getattr(chunk, name), self._written)
+        self._written += chunk.ids.size
+
+    def finish(self) -> FileEntry:
+        """Write the index and wait until everything is on the disk; what the file now is."""
+        if self._written != self._rows:
+            raise CheckpointError(f"{self._path} got {self._written} rows instead of {self._rows}")
+        with _explained(self._path), self._file as file:
+            if self._removed is not None:
+                self._put("removed", self._removed, 0)
+            self._write(self._header, 0)
+            memory = self._write_slots()
+            entry = self._write_sums(memory)
+            sync(file)
+            return entry
+
+    def abandon(self) -> None:
+        """Remove the file, finished or not."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def _put(self, name: str, values: Array, row: int) -> None:
+        region = self._regions[name]
+        assert values.dtype == region.numpy, f"{name} are {values.dtype}, not {region.numpy}"
+        assert values.shape[1:] == region.shape[1:], f"{name} are {values.shape}"
+        assert row + len(values) <= region.shape[0], f"more {name} than announced"
+        self._write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data, region.row(row))
+
+    def _write_slots(self) -> mmap.mmap:
+        region = self._regions["slots"]
+        # Written before it is mapped: a full disk is then an error and not a fatal signal.
+        for start in range(region.start, region.stop, _PIECE):
+            self._write(b"\xff" * min(_PIECE, region.stop - start), start)
+        memory = mmap.mmap(self._file.fileno(), 0)
+        table_slots.build(self._regions["ids"].view(memory), region.view(memory))
+        return memory
+
+    def _write_sums(self, memory: mmap.mmap) -> FileEntry:
+        regions = {name: r for name, r in self._regions.items() if name != CHECKSUMS}
+        with memoryview(memory) as whole:
+            sums = {name: block_sums(whole[r.start : r.stop]) for name, r in regions.items()}
+        content, entry = seal(self._header, self._regions, sums)
+        self._put(CHECKSUMS, content, 0)
+        return entry
+
+    def _write(self, data: bytes | memoryview, offset: int) -> None:
+        rest = memoryview(data)
+        while rest:
+            done = os.pwrite(self._file.fileno(), rest, offset)
+            rest, offset = rest[done:], offset + done
+
+
+@final
+class TableFile:
+    """A finished file, mapped into memory: only what is looked at is read.
+
+    It stays readable while it is open, even if it is removed. What is read is compared with its
+    checksums before: up to `whole` bytes all of it now, in larger files each block when it is first
+    used. `has_checksums` is false for a file that was written without.
+    """
+
+    def __init__(self, path: Path, whole: int = WHOLE) -> None:
+        self.path = path
+        with _opened(path) as file:
+            regions = read_layout(file, path)
+            require_table(regions, path)
+            self._memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.nbytes = len(self._memory)
+        self.rows, self.dim = regions["values"].shape
+        self.dtype = dtype_of(regions["values"])
+        self.state_width = regions["state"].shape[1]
+        self._parts = {name: region.view(self._memory) for name, region in regions.items()}
+        self._blocks = CheckedBlocks(path, self._memory, regions, _REMEDY)
+        self.has_checksums = self._blocks.known
+        if self.nbytes <= whole:
+            self._blocks.require_all()
+
+    @property
+    def removed(self) -> Ids:
+        """Ids that are in the base and not in the table, sorted."""
+        has = "removed" in self._parts
+        return self._copy("removed", slice(None)) if has else np.empty(0, np.int64)
+
+    def ids(self, positions: Rows | slice) -> Ids:
+        """The ids of rows, copied."""
+        return self._copy("ids", positions)
+
+    def find(self, ids: Ids) -> Rows:
+        """The position of each id, -1 where there is none."""
+        out, blocks = np.empty(ids.size, np.int64), self._blocks
+        own, slots = self._parts["ids"], self._parts["slots"]
+        firsts = (blocks.first["ids"], blocks.first["slots"])
+        found = blocks.settle(
+            lambda fresh: table_slots.find(ids, own, slots, out, firsts, blocks.marks, fresh)
+        )
+        if found < 0:
+            raise CheckpointError(f"{self.path} is corrupt: its slots lead nowhere; {_REMEDY}")
+        return out
+
+    def locate(self, ids: Ids) -> Rows:
+        """The position of each id, `GONE` if it was removed, else `ABSENT`."""
+        positions = self.find(ids)
+        if "removed" in self._parts:
+            is_gone = self._blocks.search("removed", ids) >= 0
+            positions[(positions == ABSENT) & is_gone] = GONE
+        return positions
+
+    def take(self, positions: Rows | slice) -> Array:
+        """Values of rows [n, dim], copied, in the type they are computed with."""
+        return widen(self._copy("values", positions), self.dtype)
+
+    def chunks(self, max_rows: int) -> Iterator[Chunk]:
+        """All rows as they are stored, copied, at most so many at a time."""
+        for part in self.pieces(max_rows):
+            seen = self._copy("seen", part) if "seen" in self._parts else None
+            ids, values, state = (self._copy(name, part) for name in ("ids", "values", "state"))
+            yield Chunk(ids, values, state, seen)
+
+    def pieces(self, max_rows: int) -> Iterator[slice]:
+        """The positions of all rows, at most so many at a time; what was read is let go of."""
+        for start in range(0, self.rows, max_rows):
+            yield slice(start, min(start + max_rows, self.rows))
+            self._memory.madvise(mmap.MADV_DONTNEED)
+
+    def mentions(self, max_ids: int) -> Iterator[Ids]:
+        """The ids of all rows, and then those removed, at most so many at a time."""
+        for part in self.pieces(max_ids):
+            yield self.ids(part)
+        removed = self.removed
+        for start in range(0, removed.size, max_ids):
+            yield removed[start : start + max_ids]
+
+    def verify(self, expected: FileEntry, breathe: Callable[[], None]) -> None:
+        """Read the whole file; `CheckpointError` unless it is what its manifest says.
+
+        `breathe` is called now and then, since it may take long.
+        """
+        with _opened(self.path) as file:
+            found = _entry(file, breathe)
+        if found != expected:
+            raise CheckpointError(f"{self.path} is corrupt: its size or checksum is wrong")
+        self._blocks.mark_all()
+
+    def _copy(self, name: str, positions: Rows | slice) -> Array:
+        self._blocks.require(name, positions)
+        part = self._parts[name][positions]
+        return part.copy() if isinstance(positions, slice) else part
+
+
+def _entry(file: BinaryIO, breathe: Callable[[], None] = lambda: None) -> FileEntry:
+    size = checksum = 0
+    while piece := file.read(_PIECE):
+        breathe()
+        size += len(piece)
+        checksum = zlib.crc32(piece, checksum)
+    return FileEntry(size=size, crc32=checksum)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with path.open("rb") as file:
+            yield file
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is missing") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write {path}: {error}; make room there, or choose another run_dir"
+        ) from error

@@ -1,0 +1,233 @@
+"""The training loop of a worker that runs at its own pace."""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, final
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from flambeau.config import JobSettings
+from flambeau.data.batch import Batch
+from flambeau.strategies.base import StepShare, Strategy
+from flambeau.strategies.group import Group
+from flambeau.training.best import Best
+from flambeau.training.callbacks import Callback, TrainingView
+from flambeau.training.loop import Status
+from flambeau.training.milestones import Milestones, Saving
+from flambeau.training.position import Position
+from flambeau.training.schedules import LearningRate
+from flambeau.training.step import Step
+from flambeau.training.step_times import StepTimes
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """Batch `number` of a task; `last`: the task ends with it.
+
+    All workers together had made so many `updates` when the task was handed out. `joins`: the
+    worker had been idle before. `progress`: what others know, if the worker is new.
+    """
+
+    epoch: int
+    task: int
+    number: int
+    batch: Batch
+    last: bool
+    updates: int = 0
+    joins: bool = False
+    progress: dict[str, Any] = field(default_factory=dict)
+
+
+class SyncPointLike(Protocol):
+    """When all workers meet; see `coordination.protocol.Moment`."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def evaluate(self) -> bool: ...
+    @property
+    def save(self) -> bool: ...
+    @property
+    def last(self) -> bool: ...
+    @property
+    def plan(self) -> dict[str, Any]: ...
+    @property
+    def progress(self) -> dict[str, Any]: ...
+    @property
+    def stops(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What a batch was like; times in seconds."""
+
+    item: TaskBatch
+    loss: float
+    seconds: float
+    data_seconds: float
+    waiting_seconds: float
+    lr: float
+    dropped: bool = False
+
+
+class TaskFeedLike(ABC):
+    """What a free worker asks of whoever hands out the work."""
+
+    @abstractmethod
+    def next(self) -> TaskBatch | SyncPointLike:
+        """The next batch to train on, or a sync point to meet the others; waits for either."""
+
+    @abstractmethod
+    def upcoming(self) -> TaskBatch | None:
+        """The batch that `next` will give, if it is known already."""
+
+    @abstractmethod
+    def trained(self, report: BatchReport) -> None:
+        """A batch's gradient is on its way to the servers."""
+
+    @abstractmethod
+    def met(self, sync_point: SyncPointLike, *, stop: bool, progress: dict[str, Any]) -> None:
+        """This worker has done what the sync point asked for."""
+
+
+@dataclass
+class AsyncParts:
+    """Everything the loop puts in motion; built by the worker role."""
+
+    model: nn.Module
+    optimizers: dict[str, Optimizer]
+    schedules: Mapping[str, LearningRate]
+    strategy: Strategy
+    group: Group
+    feed: TaskFeedLike
+    step: Step
+    callbacks: Callback
+    view: TrainingView
+    evaluate: Any
+    saving: Saving
+    report: Any
+    want_stop: Callable[[], None]
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+
+@final
+class AsyncTrainer:
+    """Trains on what it is given, until everything is done; meets the others when it is called."""
+
+    def __init__(
+        self, settings: JobSettings, parts: AsyncParts, position: Position, best: Best | None
+    ) -> None:
+        self._parts = parts
+        self.position = position
+        self.milestones = Milestones(settings, parts, position, best)
+        #: Called with each sync point, before anything is done in it.
+        self.on_sync_point: Callable[[SyncPointLike], None] = lambda sync_point: None
+        self.times = StepTimes(parts.strategy.table_seconds)
+        self._asked: float = 0.0
+        self._wants_stop = False
+        self._updates = position.step
+        self._informed = False
+
+    @property
+    def strategy(self) -> Strategy:
+        """How replicas agree."""
+        return self._parts.strategy
+
+    def run(self) -> Status:
+        """Train to the end."""
+        parts = self._parts
+        parts.model.train()
+        parts.view.step, parts.view.epoch = self.position.step, self.position.epoch
+        parts.callbacks.on_start(parts.view)
+        while True:
+            self._asked = time.perf_counter()
+            item = parts.feed.next()
+            if isinstance(item, TaskBatch):
+                self._train(item)
+            elif self._meet(item):
+                break
+        parts.callbacks.on_end(parts.view)
+        return "stopped" if item.stops and not self.milestones.finished_early else "finished"
+
+    def _train(self, item: TaskBatch) -> None:
+        parts = self._parts
+        fetched = time.perf_counter()
+        self.times.begin()
+        self._inform(item.progress)
+        if item.joins:
+            parts.strategy.catch_up()
+        batch = item.batch.to(parts.device)
+        upcoming = parts.feed.upcoming() if parts.strategy.looks_ahead else None
+        # The object itself, by which it was known when it was the one to come.
+        parts.strategy.look_ahead(item.batch, upcoming.batch if upcoming is not None else None)
+        share = StepShare(batch.size, batch.size, item.number, item.epoch, item.task)
+        parts.view.batch = batch
+        loss = parts.step(batch, parts.strategy.begin(share), self.position.step)
+        self._move_schedules(item)
+        self.times.end(time.perf_counter() - self._asked, fetched - self._asked)
+        self.position.advance(batch.size)
+        parts.view.step, parts.view.epoch, parts.view.loss = self.position.step, item.epoch, loss
+        parts.callbacks.on_step_end(parts.view)
+        parts.feed.trained(self._report(item, loss, fetched))
+        if parts.view.stopping and not self._wants_stop:
+            self._wants_stop = True
+            parts.want_stop()
+
+    def _inform(self, progress: dict[str, Any]) -> None:
+        """Take over what the others know, unless it was in a sync point that came first."""
+        if not self._informed and progress:
+            self.milestones.load(progress)
+        self._informed = True
+
+    def _move_schedules(self, item: TaskBatch) -> None:
+        """To where all workers together are, which they know of each other only now and then."""
+        before = self._updates
+        # All make so many updates while this one makes one.
+        self._updates = max(before, item.updates) + self._parts.group.size
+        for schedule in self._parts.schedules.values():
+            for _ in range(self._updates - before):
+                schedule.step()
+
+    def _report(self, item: TaskBatch, loss: float, fetched: float) -> BatchReport:
+        optimizer = next(iter(self._parts.optimizers.values()))
+        return BatchReport(
+            item,
+            loss if math.isfinite(loss) else math.nan,
+            time.perf_counter() - self._asked,
+            fetched - self._asked,
+            self._parts.strategy.communication_seconds(),
+            float(optimizer.param_groups[0]["lr"]),
+            self._parts.strategy.skipped,
+        )
+
+    def _meet(self, sync_point: SyncPointLike) -> bool:
+        """Do what is to be done together; whether it was the last time."""
+        parts, position = self._parts, self.position
+        self._informed = True
+        if sync_point.progress:
+            self.milestones.load(sync_point.progress)
+        position.step = parts.view.step = sync_point.step
+        while position.epoch < sync_point.epoch:
+            position.next_epoch()
+            for schedule in parts.schedules.values():
+                schedule.epoch_end()
+            parts.callbacks.on_epoch_end(parts.view)
+        self.on_sync_point(sync_point)
+        parts.view.epoch = position.epoch
+        parts.strategy.synchronize()
+        if sync_point.evaluate:
+            self.milestones.evaluate()
+        if sync_point.save:
+            self.milestones.checkpoint()
+        stop = self.milestones.finished_early or parts.view.stopping
+        parts.feed.met(sync_point, stop=stop, progress=self.milestones.dump())
+        return sync_point.last
