@@ -620,3 +620,14 @@ def test_workers_have_disjoint_cores() -> None:
     assert first
     assert second
     assert not first & second
+
+
+def test_two_runs_without_a_run_dir_are_two_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = {"loss": "cross_entropy", "batch_size": 64, "observe": QUIET}
+    first, second = (fb.fit(Net, (X, labels), **arguments) for labels in (Y, 2 - Y))
+    assert first.run_dir != second.run_dir
+    with pytest.raises(AssertionError):
+        assert_same_weights(first, second)

@@ -15,6 +15,7 @@ import yaml
 from flambeau.checkpoint.changes import CHANGEABLE, differences
 from flambeau.checkpoint.durable import TEMPORARY, write_atomically
 from flambeau.checkpoint.manifest import MANIFEST
+from flambeau.checkpoint.os_errors import machine_reason
 from flambeau.errors import RunDirectoryError
 
 #: What to tell people; where arrays are stored is nobody's setting.
@@ -189,12 +190,10 @@ def _is_ours(entry: Path) -> bool:
     return entry.name == ".lock" or (entry.name[0] == "." and entry.suffix == TEMPORARY)
 
 
-_REASONS = {
-    errno.ENOSPC: "no space is left on its disk; free some, or choose another run_dir",
-    errno.EDQUOT: "the disk quota is used up; free some space, or choose another run_dir",
+#: What else can be wrong with a directory, besides what `machine_reason` knows.
+_OF_A_PATH = {
     errno.EACCES: "no permission to write there; choose another run_dir",
     errno.EPERM: "no permission to write there; choose another run_dir",
-    errno.EROFS: "its file system is read-only; choose another run_dir",
     errno.EEXIST: "a file is in its place; choose another run_dir",
     errno.ENOTDIR: "a file is in its place; choose another run_dir",
 }
@@ -206,7 +205,8 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = _REASONS.get(error.errno or 0, str(error))
+        reason = machine_reason(error.errno, elsewhere="choose another run_dir")
+        reason = reason or _OF_A_PATH.get(error.errno or 0, str(error))
         raise RunDirectoryError(f"cannot use {path} as a run directory: {reason}") from error
 
 

@@ -1,12 +1,12 @@
 """`flambeau demo`: from a click log to predictions and an exported model, in some two minutes."""
 
-import itertools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flambeau.checkpoint.new_run import claim_directory
 from flambeau.config.plural import number_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def demo(
     rows: Annotated[int, typer.Option(help="Clicks to generate.", min=1_000)] = ROWS,
 ) -> None:
     """Generate a click log, train DeepFM on it with two workers and a server, predict, export."""
-    folder = _unused(run_dir)
+    folder = claim_directory(run_dir)
     typer.echo(f"Generating {rows:,} clicks of {DAYS} days in {folder / 'clicks'}")
     truth = _generate(folder / "clicks", rows)
     typer.echo(f"Training on {DAYS - 1} days with 2 workers and a server in {folder / 'run'}")
@@ -82,12 +82,6 @@ def _train(folder: Path) -> "Result":
         }
     )
     return run_file(job, Path.cwd())
-
-
-def _unused(path: Path) -> Path:
-    """The path itself, or with the first number that makes it new."""
-    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
-    return path if not path.exists() else next(each for each in numbered if not each.exists())
 
 
 def _show(folder: Path, result: "Result", best: float, predicted: int) -> None:

@@ -1,6 +1,5 @@
 """`fit`: train a model on a cluster, and get a result."""
 
-import datetime
 import json
 import signal
 import time
@@ -17,6 +16,7 @@ from flambeau.checkpoint import (
     resolve,
 )
 from flambeau.checkpoint.durable import write_atomically
+from flambeau.checkpoint.new_run import new_run_directory
 from flambeau.checkpoint.run_directory import explained
 from flambeau.config import (
     AllReduce,
@@ -118,10 +118,9 @@ def fit(
     ["encoder.*"]}` from some of them.
     """
     given = dict(locals())
-    path = Path(run_dir) if run_dir is not None else _new_run_path(model)
-    run = RunDirectory(path)
     try:
-        with run.lock(), JobPackager(path) as description:
+        run = RunDirectory(run_dir) if run_dir is not None else new_run_directory(_name_of(model))
+        with run.lock(), JobPackager(run.path) as description:
             settings = _settings(description, given)
             result = run_job(run, settings, description, resume=resume, init_from=init_from)
     except errors.FlambeauError as error:
@@ -275,9 +274,7 @@ def raise_failure(failure: Failure, ways_on: str = "") -> NoReturn:
     raise kind(failure.message + (ways_on if kind is WorkerLostError else ""))
 
 
-def _new_run_path(model: Any) -> Path:
+def _name_of(model: Any) -> str:
     kind = model if isinstance(model, type) else type(model)
     name = getattr(model, "__name__", kind.__name__).lower()
-    name = name if name.isidentifier() else "model"
-    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    return Path("runs") / f"{name}-{now}"
+    return name if name.isidentifier() else "model"

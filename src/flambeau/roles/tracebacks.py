@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from flambeau.checkpoint.os_errors import machine_reason
 from flambeau.errors import FlambeauError
 
 _OURS = Path(__file__).parents[1]
@@ -14,13 +15,6 @@ _LIBRARIES = tuple(
     for name, path in sysconfig.get_paths().items()
     if name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-_REASONS = {
-    errno.ENOSPC: "no space is left on the disk; free some, or use another disk",
-    errno.EDQUOT: "the disk quota is used up; free some space, or use another disk",
-    errno.EROFS: "the file system is read-only; use another disk",
-    errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
-    errno.ENOMEM: "out of memory; use fewer workers, a smaller batch_size or a larger machine",
-}
 # How torch and other libraries say, in words of their own, what has no error number there.
 _PHRASES = {
     "No space left on device": errno.ENOSPC,
@@ -34,10 +28,10 @@ def recognised(error: BaseException) -> str | None:
     if isinstance(error, FlambeauError):
         return str(error)
     for cause in _chain(error):
-        number = _error_number(cause)
-        if number in _REASONS:
+        reason = machine_reason(_error_number(cause))
+        if reason is not None:
             name = getattr(cause, "filename", None)
-            return f"{name}: {_REASONS[number]}" if name else _REASONS[number]
+            return f"{name}: {reason}" if name else reason
     return None
 
 

@@ -6,7 +6,7 @@ from typer.testing import CliRunner, Result
 
 from flambeau.cli import doctor
 from flambeau.cli.app import app
-from flambeau.cli.demo import JOB, _unused
+from flambeau.cli.demo import JOB
 from flambeau.cli.doctor import Check
 from flambeau.config.job_file import JobFile
 from flambeau.version import __version__
@@ -84,12 +84,3 @@ def test_doctor_tells_a_program_in_json(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_demos_job_is_valid() -> None:
     job = {**JOB, "train": "day_0.tsv", "run_dir": "runs/demo"}
     assert JobFile.parse(job).settings().cluster.workers == 2
-
-
-def test_the_demo_takes_a_new_folder_each_time(tmp_path: Path) -> None:
-    first = _unused(tmp_path / "demo")
-    first.mkdir()
-    second = _unused(tmp_path / "demo")
-    second.mkdir()
-    names = [first.name, second.name, _unused(tmp_path / "demo").name]
-    assert names == ["demo", "demo-2", "demo-3"]

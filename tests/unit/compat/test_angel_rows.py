@@ -1,5 +1,7 @@
 """The data of Angel's jobs: formats, splits, ids, predictions."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 import torch
@@ -138,6 +140,18 @@ def test_an_id_beyond_input_dim_is_found_before_training(tmp_path):
         Training(job(f"input:{path}", f"torchModelPath:{model}"))
     good = write(tmp_path / "b", LINES)
     assert Training(job(f"input:{good}", f"torchModelPath:{model}")).rows == [len(LINES)]
+
+
+def test_two_jobs_of_one_model_have_run_directories_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = (
+        f"input:{write(tmp_path / 'a', LINES)}",
+        f"torchModelPath:{save(BiasWeight(), tmp_path)}",
+    )
+    first, second = (Training(job(*words))._run_directory().path for _ in range(2))
+    assert first != second
+    given = Training(job(*words, "runDir:here"))._run_directory()
+    assert given.path == Path("here")
 
 
 @pytest.mark.parametrize(

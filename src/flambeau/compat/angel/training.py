@@ -1,11 +1,11 @@
 """`actionType:train`: a job in Angel's words, run by Flambeau."""
 
-import datetime
 from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
 from flambeau.checkpoint import RunDirectory, lease, resolve
+from flambeau.checkpoint.new_run import new_run_directory
 from flambeau.compat.angel import rows, saved
 from flambeau.compat.angel.decay import EpochDecay
 from flambeau.compat.angel.losses import LABEL
@@ -57,18 +57,17 @@ class Training:
 
     def run(self, watching: Sequence[Observer] = ()) -> Result:
         """Train, write what the job asks for, and give the result."""
-        run = RunDirectory(self._run_path())
+        run = self._run_directory()
         with run.lock(), JobPackager(run.path) as description:
             settings = self._settings(description)
             result = run_job(run, settings, description, resume="never", watching=watching)
         self._write(run, result)
         return result
 
-    def _run_path(self) -> Path:
+    def _run_directory(self) -> RunDirectory:
         if self._job.run_dir:
-            return Path(self._job.run_dir)
-        now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-        return Path("runs") / f"{Path(self._job.torch_model_path).stem}-{now}"
+            return RunDirectory(self._job.run_dir)
+        return new_run_directory(Path(self._job.torch_model_path).stem)
 
     def _settings(self, description: JobPackager) -> JobSettings:
         job = self._job
