@@ -184,8 +184,12 @@ class DynamicPlan:
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing left to do in any epoch."""
-        return self.epoch_complete and self.epoch + 1 >= self._epochs
+        """Whether there is nothing left to do in any epoch.
+
+        A loaded plan may be in an epoch after the last one, if there were to be more before.
+        """
+        done = self.epoch + 1 if self.epoch_complete else self.epoch
+        return done >= self._epochs
 
     def next_epoch(self) -> None:
         """Begin the next epoch, when this one is complete."""

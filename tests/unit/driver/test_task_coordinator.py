@@ -698,6 +698,16 @@ def test_a_job_that_had_stopped_early_ends_as_well() -> None:
     assert sync_point.last
 
 
+def test_a_job_resumed_at_the_end_of_its_last_epoch_trains_no_further() -> None:
+    before = Job(workers=1, epochs=3).begun()
+    before.train_all()
+    job = Job(workers=1, epochs=1).plan(state=saved_state(before))
+    sync_point = job.sync_point()
+    assert sync_point is not None
+    assert (sync_point.step, sync_point.epoch, sync_point.last) == (2, 1, True)
+    assert job.want(0) is None
+
+
 def test_a_finished_job_that_is_given_more_epochs_goes_on_with_the_next() -> None:
     job = Job(epochs=2).plan(state=finished())
     while job.free._sync_point is not None:
