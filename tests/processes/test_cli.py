@@ -98,7 +98,7 @@ def test_train_then_evaluate_and_predict(work: Path) -> None:
 
     options = ["nets:rows", "--option", "count=5"]
     said = flambeau(work, "predict", "runs/job", *options, "--out", "scores.parquet")
-    assert said.stdout == "5 rows written to scores.parquet\n"
+    assert said.stdout == "5 rows written to scores.parquet, predicted by step-00000004\n"
     table = pyarrow.parquet.read_table(work / "scores.parquet")
     assert table.column_names == ["y", "prediction", "probabilities"]
 

@@ -9,7 +9,7 @@ from typing import Any, Self, final
 
 from pydantic import Field
 
-from flambeau.checkpoint.durable import sync, sync_directory
+from flambeau.checkpoint.durable import write_atomically
 from flambeau.config import Settings
 from flambeau.errors import CheckpointError, ConfigError
 
@@ -65,10 +65,7 @@ class Manifest(Settings):
         """Commit the checkpoint in `directory`, whose other files are complete."""
         values = self.model_dump() | {"metrics": metrics_as_json(self.metrics)}
         text = json.dumps(values | {"crc32": checksum_of(values)}, indent=1, allow_nan=False)
-        with (directory / MANIFEST).open("wb") as file:
-            file.write(text.encode())
-            sync(file)
-        sync_directory(directory)
+        write_atomically(directory / MANIFEST, text.encode())
 
     @classmethod
     def read(cls, directory: Path) -> Self:
@@ -87,6 +84,18 @@ class Manifest(Settings):
             return cls.parse(values)
         except ConfigError as error:
             raise CheckpointError(f"{path} is corrupt: {error}") from error
+
+
+def damage(directory: Path) -> str | None:
+    """Return what is wrong with a manifest that is there; None if it is sound, or not there."""
+    path = directory / MANIFEST
+    if not path.exists():
+        return None
+    try:
+        Manifest.read(directory)
+    except CheckpointError as error:
+        return str(error) if path.exists() else None  # it may have been removed meanwhile
+    return None
 
 
 def metrics_as_json(metrics: Mapping[str, float]) -> dict[str, float | str]:

@@ -3,12 +3,13 @@
 import contextlib
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from flambeau.checkpoint.durable import write_atomically
-from flambeau.checkpoint.manifest import Manifest, metrics_as_json
+from flambeau.checkpoint.manifest import Manifest, damage, metrics_as_json
 from flambeau.checkpoint.run_directory import RunDirectory
 from flambeau.errors import CheckpointError, ConfigError
 
@@ -91,13 +92,19 @@ def repair_pointers(run: RunDirectory) -> None:
 
 
 def resolve(run: RunDirectory, which: str) -> Path:
-    """The committed checkpoint that is `"best"`, `"latest"` or `"step-N"`."""
+    """Return the committed checkpoint that is `"best"`, `"latest"` or `"step-N"`.
+
+    If one with a damaged manifest may have been meant by the first two, a warning names it.
+    """
     step = _wanted_step(run, which)
     path = checkpoint_path(run, step)
     if is_committed(path):
+        _warn_of_skipped(run, which, path)
         return path
     there = ", ".join(path.name for path in checkpoints(run)) or "none"
-    raise CheckpointError(f"{run.path} has no checkpoint of step {step} ({which}); it has: {there}")
+    wrong = damage(path)
+    problem = f"{run.path} has no checkpoint of step {step} ({which})" if wrong is None else wrong
+    raise CheckpointError(f"{problem}; the run has these sound checkpoints: {there}")
 
 
 def parse_reference(reference: str) -> tuple[Path, str]:
@@ -125,6 +132,9 @@ def _wanted_step(run: RunDirectory, which: str) -> int:
         raise ConfigError(f"{which!r} is no checkpoint; use 'best', 'latest' or 'step-N'")
     pointer = best(run) if which == "best" else latest(run)
     if pointer is None:
+        damaged = list(filter(None, map(damage, step_directories(run))))
+        if damaged:
+            raise CheckpointError(f"{run.path} has no sound checkpoint: {'; '.join(damaged)}")
         raise CheckpointError(f"{run.path} has no {which} checkpoint yet; train it first")
     if not pointer["step"] and not any(_step(path) for path in checkpoints(run)):
         raise CheckpointError(
@@ -132,6 +142,14 @@ def _wanted_step(run: RunDirectory, which: str) -> int:
             "first (step-0 if untrained weights are wanted)"
         )
     return int(pointer["step"])
+
+
+def _warn_of_skipped(run: RunDirectory, which: str, used: Path) -> None:
+    if which == "latest" or (which == "best" and _read_pointer(run.best, _as_best) is None):
+        newer = [path for path in step_directories(run) if _step(path) > _step(used)]
+        for skipped in filter(None, map(damage, newer)):
+            text = f"{skipped}. It is skipped; {used.name} is used as the {which} checkpoint"
+            warnings.warn(text, stacklevel=3)
 
 
 def _best_in_manifests(run: RunDirectory) -> dict[str, Any] | None:

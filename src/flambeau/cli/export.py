@@ -33,15 +33,17 @@ def export(
 
     options = ExportOptions(format, tables, inside_mb)
     directory, settings, which = open_run(run)
+    from flambeau.checkpoint import resolve
     from flambeau.runs.run_export import export_run
 
+    checkpoint = resolve(directory, which).name
     given = None if data is None else parse_data(data, None, option or [])
-    made = export_run(directory, settings, which, out, options, since, given)
+    made = export_run(directory, settings, checkpoint, out, options, since, given)
     rows = sum(table.rows for table in made.tables.values())
     removed = sum(table.removed for table in made.tables.values())
     graph = made.graph.file if made.graph_here else "no graph (it has not changed)"
     left = f", {removed} removed" if since else ""
     typer.echo(
         f"{graph} and {number_of(rows, 'row')} of {number_of(len(made.tables), 'table')}{left} "
-        f"written to {out}"
+        f"of {checkpoint} written to {out}"
     )

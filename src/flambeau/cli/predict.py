@@ -31,15 +31,17 @@ def predict(
 
     A folder is filled part by part: the same command goes on after it was interrupted.
     """
+    from flambeau.checkpoint import resolve
     from flambeau.driver.predict import predict_run
     from flambeau.runs.prediction import PredictionOptions
 
     directory, settings, which = open_run(run)
     given = parse_data(data, format, option or [])
     options = PredictionOptions(workers, batch_size, part_rows)
+    checkpoint = resolve(directory, which).name
     with _counted() as on_rows:
-        rows = predict_run(directory, settings, which, given, out, options, on_rows)
-    typer.echo(f"{number_of(rows, 'row')} written to {out}")
+        rows = predict_run(directory, settings, checkpoint, given, out, options, on_rows)
+    typer.echo(f"{number_of(rows, 'row')} written to {out}, predicted by {checkpoint}")
 
 
 @contextmanager

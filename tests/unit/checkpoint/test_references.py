@@ -179,3 +179,54 @@ def test_a_damaged_pointer_that_no_manifest_replaces_is_removed(
     repair_pointers(run)
     assert not run.best.exists()
     assert parse_reference(str(run.path)) == (run.path, "latest")
+
+
+def damage_manifest(run: RunDirectory, step: int) -> Path:
+    file = checkpoint_path(run, step) / "manifest.json"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    return file
+
+
+@pytest.mark.parametrize("pointer", ["sound", "lost"])
+def test_a_latest_checkpoint_with_a_damaged_manifest_is_skipped_with_a_warning(
+    trained: RunDirectory, pointer: str
+) -> None:
+    file = damage_manifest(trained, 3)
+    if pointer == "lost":
+        trained.latest.unlink()
+    with pytest.warns(UserWarning, match=f"{file} is corrupt.*step-00000002 is used") as warned:
+        assert resolve(trained, "latest").name == "step-00000002"
+    assert len(warned) == 1
+
+
+def test_a_best_checkpoint_may_be_one_with_a_damaged_manifest(noted: RunDirectory) -> None:
+    file = damage_manifest(noted, 3)
+    assert resolve(noted, "best").name == "step-00000002"  # as best.json says
+    noted.best.unlink()
+    with pytest.warns(UserWarning, match=f"{file} is corrupt"):
+        assert resolve(noted, "best").name == "step-00000002"
+
+
+@pytest.mark.parametrize("which", ["step-2", "best"])
+def test_a_step_with_a_damaged_manifest_is_an_error_that_names_it(
+    trained: RunDirectory, which: str
+) -> None:
+    file = damage_manifest(trained, 2)
+    with pytest.raises(CheckpointError, match=f"{file} is corrupt.*: step-00000001, step-00000003"):
+        resolve(trained, which)
+
+
+def test_a_run_whose_manifests_are_all_damaged_is_an_error_that_names_them(
+    run: RunDirectory, make_state: MakeState
+) -> None:
+    write_checkpoint(run, make_state(1))
+    file = damage_manifest(run, 1)
+    with pytest.raises(CheckpointError, match=f"has no sound checkpoint: {file} is corrupt"):
+        resolve(run, "latest")
+
+
+def test_one_that_is_just_written_is_no_damage(trained: RunDirectory) -> None:
+    checkpoint_path(trained, 4).mkdir()
+    assert resolve(trained, "latest").name == "step-00000003"
