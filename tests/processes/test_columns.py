@@ -107,3 +107,29 @@ def test_a_pandas_frame_trains_and_frames_of_all_kinds_are_predicted(tmp_path: P
     assert np.allclose(exported["probability"], expected["probability"], atol=1e-6)
     again = fb.fit(Cities, frame, **{**arguments, "epochs": 2})
     assert again.report["step"] == 2 * result.report["step"]
+
+
+class OneCity(nn.Module):
+    """One id in each row, not pooled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.layer = SparseEmbedding(TableSpec("city", dim=4)), nn.Linear(4, 1)
+
+    def forward(self, city: Tensor) -> Tensor:
+        result: Tensor = self.layer(self.rows(city)).squeeze(1)
+        return result
+
+
+def test_rows_without_an_id_are_trained_on_and_predicted(tmp_path: Path) -> None:
+    data = tmp_path / "rows.csv"
+    lines = [f"{'' if row == 150 else row % 5},{row % 2}" for row in range(200)]
+    data.write_text("\n".join(["city,bought", *lines]) + "\n")
+    result = fb.fit(
+        OneCity, str(data), label="bought", loss="bce", observe=QUIET, run_dir=tmp_path / "run"
+    )
+    assert result.evaluate(str(data))["loss"] < 1.0
+    served = fb.Predictor.load(tmp_path / "run").predict({"city": [None, 1]})
+    predicted = result.predict(str(data))["probability"].to_pylist()
+    expected = [predicted[150], predicted[1]]
+    assert served["probability"].to_pylist() == pytest.approx(expected, abs=1e-6)

@@ -115,7 +115,7 @@ def _bags(column: pa.Array, is_input: bool) -> Jagged | None:
     if not _is_list(kind):
         if is_input and pa.types.is_integer(kind) and column.null_count:
             present = column.is_valid().cast(pa.int64())
-            return Jagged(_ids(column.drop_null()), _offsets(present))
+            return Jagged(_ids(column.drop_null()), _offsets(present), row_shape=())
         return None
     items = kind.value_type
     if pa.types.is_struct(items) and items.get_field_index(MEMBERS[0]) >= 0:

@@ -21,7 +21,7 @@ def cross(name: str, members: Sequence[Column]) -> Tensor | Jagged:
         return ids
     offsets = torch.zeros(len(ids) + 1, dtype=torch.int64)
     torch.cumsum(present, 0, out=offsets[1:])
-    return Jagged(ids[present], offsets)
+    return Jagged(ids[present], offsets, row_shape=())
 
 
 def _one_id(name: str, member: Column) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,9 @@ class Jagged:
     come from; either may be None. A bag may be empty: that is what a missing id is. `names` are the
     columns of the bags in a row, for messages.
 
+    `row_shape` is set where every bag has at most one id, because the data has one in each place
+    or none: the shape of a row in the tensor that there would be if no id were missing.
+
     It goes to `SparseEmbedding` as it is. torch's own functions do not take it; `dense`, `each` and
     `by_field` give it another form.
     """
@@ -32,6 +35,7 @@ class Jagged:
     fields: Tensor | None = None
     width: int = 1
     names: tuple[str, ...] = ()
+    row_shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         assert self.ids.dtype is torch.int64
@@ -89,7 +93,7 @@ class Jagged:
                 "use a model without fields"
             )
         offsets = torch.arange(len(self.ids) + 1)
-        return replace(self, offsets=offsets, fields=None, width=width)
+        return replace(self, offsets=offsets, fields=None, width=width, row_shape=None)
 
     def by_field(self, count: int) -> "Jagged":
         """The ids of each row in `count` bags, by their fields (0 to count - 1)."""
@@ -102,7 +106,7 @@ class Jagged:
 
         order, offsets = jagged_kernels.by_field(self.offsets, self.fields, count)
         regrouped = self._of(lambda part: part[order], offsets)
-        return replace(regrouped, fields=None, width=count)
+        return replace(regrouped, fields=None, width=count, row_shape=None)
 
     def dense(self, size: int) -> Tensor:
         """Rows [rows, size] with `values` (1 without any) at the places that the ids name."""
@@ -114,14 +118,23 @@ class Jagged:
         return out.index_put_((self.rows, self.ids), values, accumulate=True)
 
     def plain(self) -> "Jagged":
-        """The same ids without values and fields."""
-        return replace(self, values=None, fields=None)
+        """The same ids as bags of any length, without values and fields."""
+        return replace(self, values=None, fields=None, row_shape=None)
+
+    def in_places(self, missing: int) -> Tensor:
+        """The ids [rows, *row_shape], with `missing` where there is none."""
+        assert self.row_shape is not None, "some bags may have several ids"
+        out = self.ids.new_full((len(self.offsets) - 1,), missing)
+        out[self.lengths == 1] = self.ids
+        return out.view(len(self), *self.row_shape)
 
     def _of(self, change: Callable[[Tensor], Tensor], offsets: Tensor) -> "Jagged":
         """The same change to all that there is for each id."""
         values = None if self.values is None else change(self.values)
         fields = None if self.fields is None else change(self.fields)
-        return Jagged(change(self.ids), offsets, values, fields, self.width)
+        return Jagged(
+            change(self.ids), offsets, values, fields, self.width, row_shape=self.row_shape
+        )
 
     def _refusal(self, what: str) -> str:
         """Why torch does not take these bags, with the columns in which they are not one id."""
@@ -168,6 +181,13 @@ def from_rows(ids: Tensor) -> Jagged:
     return Jagged(ids.reshape(-1).long(), torch.arange(len(ids) + 1) * length)
 
 
+def with_gaps(ids: Tensor, missing: int) -> Jagged:
+    """The ids [rows] or [rows, width] without those that are `missing`."""
+    whole = _one_id_bags(ids)
+    there = whole.ids != missing
+    return replace(whole, ids=whole.ids[there], offsets=_offsets(there.long()))
+
+
 def stack(members: Sequence[Tensor | Jagged]) -> Jagged:
     """Columns beside each other: a row has the bags of all; a tensor [rows, k] has k of them."""
     parts = [part if isinstance(part, Jagged) else _one_id_bags(part) for part in members]
@@ -179,12 +199,17 @@ def stack(members: Sequence[Tensor | Jagged]) -> Jagged:
     values = None
     if any(part.values is not None for part in parts):
         values = _merge([_values(part) for part in parts], places, torch.float32)
-    return Jagged(ids, offsets, values, width=width)
+    in_places = all(part.row_shape is not None for part in parts)
+    row_shape = (width,) if in_places else None
+    return Jagged(ids, offsets, values, width=width, row_shape=row_shape)
 
 
 def concatenate(parts: Sequence[Tensor | Jagged]) -> Jagged:
     """The rows of several columns of one width, one after the other."""
-    jagged = [part if isinstance(part, Jagged) else from_rows(part) for part in parts]
+    first = next((part for part in parts if isinstance(part, Jagged)), None)
+    stacked = first is not None and (first.width > 1 or first.row_shape is not None)
+    bags = _one_id_bags if stacked else from_rows
+    jagged = [part if isinstance(part, Jagged) else bags(part) for part in parts]
     first = jagged[0]
     counts = torch.tensor([0, *[len(part.ids) for part in jagged[:-1]]]).cumsum(0)
     shifted = [part.offsets[1:] + shift for part, shift in zip(jagged, counts, strict=True)]
@@ -194,7 +219,10 @@ def concatenate(parts: Sequence[Tensor | Jagged]) -> Jagged:
     if first.fields is not None:
         fields = torch.cat([part.fields for part in jagged if part.fields is not None])
     ids = torch.cat([part.ids for part in jagged])
-    return Jagged(ids, torch.cat([torch.zeros(1).long(), *shifted]), values, fields, first.width)
+    offsets = torch.cat([torch.zeros(1).long(), *shifted])
+    in_places = all(part.row_shape is not None for part in jagged)
+    row_shape = first.row_shape if in_places else None
+    return Jagged(ids, offsets, values, fields, first.width, row_shape=row_shape)
 
 
 def one_id(ids: Tensor | Jagged, name: str) -> Tensor:
@@ -213,8 +241,10 @@ def one_id(ids: Tensor | Jagged, name: str) -> Tensor:
 
 
 def _one_id_bags(ids: Tensor) -> Jagged:
-    width = 1 if ids.dim() == 1 else ids.shape[1]
-    return Jagged(ids.reshape(-1).long(), torch.arange(ids.numel() + 1), width=width)
+    row_shape = tuple(ids.shape[1:])
+    width = row_shape[0] if row_shape else 1
+    offsets = torch.arange(ids.numel() + 1)
+    return Jagged(ids.reshape(-1).long(), offsets, width=width, row_shape=row_shape)
 
 
 def _places(parts: Sequence[Jagged], offsets: Tensor, width: int) -> list[Tensor]:

@@ -42,7 +42,8 @@ def check_width(table: str, ids: Jagged, fields: int | None, pooling: str) -> No
             f"table '{table}': a row has {number_of(ids.width, 'bag')} of ids; give one for each "
             f"of {number_of(fields, 'field')}"
         )
-    if pooling == "none" and (ids.width != 1 or fields is not None):
+    in_places = ids.row_shape is not None
+    if pooling == "none" and not in_places and (ids.width != 1 or fields is not None):
         raise ModelError(
             f"table '{table}': {ids.width} bags in a row need pooling='sum', 'mean' or 'max'"
         )

@@ -80,7 +80,9 @@ class SparseEmbedding(TableModule):
         - `sum_and_squares`: two of these, the sum of the rows and that of their squares.
 
         `weights` of the ids' shape multiply the rows of sums. A `Jagged` brings its own offsets
-        and weights, and gives [rows, dim], or [rows, width, dim] if a row has several bags.
+        and weights, and gives [rows, dim], or [rows, width, dim] if a row has several bags. One in
+        which only some ids are missing gives what the tensor would, without pooling too, with
+        zeros in these places.
         """
         if torch.compiler.is_compiling():
             # A look-up talks to memory and processes that a compiler cannot see into.
@@ -119,6 +121,9 @@ class SparseEmbedding(TableModule):
             ids = self._by_field(ids, self.fields)
         bags.check_width(name, ids, self.fields, self.pooling)
         ends = ids.offsets.int().cpu()
+        if self.pooling == "none" and ids.row_shape is not None:
+            shape = (len(ids), *ids.row_shape, self.spec.dim)
+            return row_functions.pool(*self._rows(ids), ends, "sum").view(shape).to(device)
         if self.pooling == "none":
             rows, mask = row_functions.padded(*self._rows(ids), ends)
             return rows.to(device), mask.to(device)

@@ -12,6 +12,9 @@ from flambeau.errors import ModelError
 
 Leaf = Tensor | Jagged
 
+#: What models raise for arguments that they do not take.
+FAULTS = (RuntimeError, TypeError, LookupError, AttributeError, ValueError, AssertionError)
+
 
 @final
 @dataclass(frozen=True)

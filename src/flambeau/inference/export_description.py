@@ -28,13 +28,17 @@ class Parameter(Settings):
 
 
 class GraphInput(Settings):
-    """An input of the graph: the result of a look-up (its mask, its squares), or an argument."""
+    """An input of the graph: the result of a look-up (its mask, its squares), or an argument.
+
+    `missing` is the id that stands for a missing one, in arguments that may have such.
+    """
 
     name: str
     lookup: int | None = None
     mask: bool = False
     squares: bool = False
     argument: str | None = None
+    missing: int | None = None
     dtype: str
     shape: tuple[int | None, ...]
 

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from flambeau.config.plural import number_of
-from flambeau.data.jagged import Jagged
+from flambeau.data.jagged import Jagged, with_gaps
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.errors import ModelError, UntrustedError
 from flambeau.inference import graph_files
-from flambeau.inference.arguments import Arguments, Leaf
+from flambeau.inference.arguments import FAULTS, Arguments, Leaf
 from flambeau.inference.cut_model import (
     CutModel,
     cut_at_lookups,
@@ -27,6 +27,7 @@ from flambeau.inference.cut_model import (
 )
 from flambeau.inference.export_description import GraphFile, GraphInput
 from flambeau.inference.graph_files import Format
+from flambeau.inference.inside_tables import MISSING
 from flambeau.inference.looking_up import LookUps
 from flambeau.inference.lookup_calls import Lookup
 from flambeau.inference.lookup_sites import Root, replaced
@@ -129,7 +130,10 @@ class MadeGraph:
                     _require_same(rows, expected, flat_outputs(self._model_output(rows)))
 
     def _model_output(self, rows: int) -> Any:
-        positional, named = self.source.arguments.together(self.source.cut(rows))
+        return self._output(self.source.cut(rows))
+
+    def _output(self, values: Values) -> Any:
+        positional, named = self.source.arguments.together(values)
         return self.source.model(*positional, **named)
 
     def _inputs(self) -> list[GraphInput]:
@@ -144,10 +148,30 @@ class MadeGraph:
                 name=name,
                 dtype=str(tensor.dtype).removeprefix("torch."),
                 shape=tuple(None if n in axes else size for n, size in enumerate(tensor.shape)),
+                missing=self._missing(label.get("argument")),
                 **label,
             )
             for name, label, tensor, axes in zip(names, labels, example, varying, strict=True)
         ]
+
+    def _missing(self, name: str | None) -> int | None:
+        """The id for a missing one in an argument, if the model takes such: it is tried."""
+        if name is None or self.source.inside is None:
+            return None
+        values = self.source.cut(EXAMPLE_ROWS[0])
+        ids = values[name]
+        if not isinstance(ids, Tensor) or ids.dim() > 2 or ids.dtype not in MISSING:
+            return None
+        missing = MISSING[ids.dtype]
+        given = ids.clone()
+        given.view(-1)[0] = missing
+        try:
+            with torch.inference_mode():
+                expected = flat_outputs(self._output({**values, name: with_gaps(given, missing)}))
+                found = self.cut(*[given if n == name else values[n] for n in self.cut.names])
+        except FAULTS:
+            return None
+        return missing if _same(found, expected, exact=self.source.exact) else None
 
 
 def _load(kind: Format, path: Path) -> graph_files.Graph:
@@ -240,13 +264,21 @@ def _unique(name: str, taken: Sequence[str]) -> str:
 
 
 def _require_same(rows: int, found: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
-    for ours, theirs in zip(found, expected, strict=True):
-        same = ours.shape == theirs.shape and torch.allclose(
-            ours, theirs, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True
+    if not _same(found, expected):
+        raise ModelError(
+            f"the graph does not give what the model gives for {number_of(rows, 'row')}: "
+            "forward() must do the same for any rows, and not branch on values or on their "
+            "number"
         )
-        if not same:
-            raise ModelError(
-                f"the graph does not give what the model gives for {number_of(rows, 'row')}: "
-                "forward() must do the same for any rows, and not branch on values or on their "
-                "number"
-            )
+
+
+def _same(found: Sequence[Tensor], expected: Sequence[Tensor], *, exact: bool = True) -> bool:
+    """Whether tensors have the same shapes, and, if `exact`, hold the same numbers."""
+    return all(
+        ours.shape == theirs.shape
+        and (
+            not exact
+            or torch.allclose(ours, theirs, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
+        )
+        for ours, theirs in zip(found, expected, strict=True)
+    )

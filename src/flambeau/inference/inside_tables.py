@@ -14,13 +14,17 @@ from flambeau.tables.index.ids import Ids
 
 Array = np.ndarray[Any, Any]
 
+#: The id that stands for a missing one in a graph, by the type of the ids: one that none has.
+MISSING = {torch.int64: -0x61C8864680B583EB, torch.int32: -0x61C88647}
+
 
 @final
 class InsideTable(nn.Module):
     """Looks up as the embedding `rows` does, with operations that every format of graph has.
 
-    `ids` [n] are ascending, `values` [n, dim] theirs; `default` [dim] is for all others. Formats
-    without a search of their own get one that is written out: `unrolled`.
+    `ids` [n] are ascending, `values` [n, dim] theirs; `default` [dim] is for all others, and zeros
+    for one that is missing. Formats without a search of their own get one that is written out:
+    `unrolled`.
     """
 
     def __init__(
@@ -43,9 +47,14 @@ class InsideTable(nn.Module):
         """The rows of ids [...]: [..., dim], or pooled over the last dimension."""
         if isinstance(ids, Jagged):
             raise ModelError("a graph cannot look jagged ids up itself; use inside_mb=0")
+        missing = MISSING.get(ids.dtype)
+        there = None if missing is None else (ids != missing)[..., None]
+        ids = ids.long()
         if self.salts is not None:
             ids = ids ^ self.salts
         found = self.values[self._places(ids)]
+        if there is not None:
+            found = torch.where(there, found, torch.zeros_like(found))
         if self.pooling == "none" or self.salts is not None:
             return found
         if self.pooling == "max":

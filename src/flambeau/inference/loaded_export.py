@@ -1,6 +1,6 @@
 """An export in use: columns in, predictions out, without the model's code or a server."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from flambeau.errors import DataError
 from flambeau.inference import graph_files
 from flambeau.inference.arguments import Leaf, take_apart
 from flambeau.inference.export_chain import Chain
-from flambeau.inference.export_description import Bound, like_forward
+from flambeau.inference.export_description import Bound, GraphInput, like_forward
 from flambeau.inference.exported_tables import ExportedTables
 from flambeau.inference.given_rows import as_records
 from flambeau.inference.looking_up import LookUps
@@ -64,8 +64,8 @@ class LoadedExport:
     def _forward(self, *positional: Any, **named: Any) -> Any:
         _, values = take_apart(positional, named, self._parameters)
         found = [] if self._look_up is None else self._look_up(values)
-        arguments = [each.argument for each in self.description.graph.inputs]
-        rest = [_tensor(values, name) for name in arguments if name is not None]
+        inputs = self.description.graph.inputs
+        rest = [_tensor(values[each.argument], each) for each in inputs if each.argument]
         return self._output(self._graph([*found, *rest]))
 
     def _output(self, tensors: Sequence[Tensor]) -> Any:
@@ -99,11 +99,12 @@ class _Images:
         return self._transform(batch, train=False, seed=0)
 
 
-def _tensor(values: Mapping[str, Leaf], name: str) -> Tensor:
-    value = values[name]
-    if isinstance(value, Jagged):
-        raise DataError(
-            f"'{name}' has missing ids, or several in a row, and the graph of this export takes "
-            "one in each place: export with inside_mb=0, and data= that is like this"
-        )
-    return value
+def _tensor(value: Leaf, given: GraphInput) -> Tensor:
+    if not isinstance(value, Jagged):
+        return value
+    if value.row_shape is not None and given.missing is not None:
+        return value.in_places(given.missing).to(getattr(torch, given.dtype))
+    raise DataError(
+        f"'{given.argument}' has missing ids, or several in a row, and the graph of this export "
+        "takes one in each place: export with inside_mb=0, and data= that is like this"
+    )

@@ -55,11 +55,18 @@ class Lookup(Settings):
     def ids(self, values: Mapping[str, Leaf]) -> Leaf:
         """The ids of this look-up, from the arguments by name."""
         first = values[self.pieces[0].argument]
+        each = self.pooling == "none" and not self.mask
         if self.form != "tensor":
-            bags = first if isinstance(first, Jagged) else _as_bags(first, self.fields)
+            if each:
+                return _in_places(first, self.pieces[0].argument)
+            bags = first.plain() if self.mask and isinstance(first, Jagged) else first
+            bags = bags if isinstance(bags, Jagged) else _as_bags(bags, self.fields)
             return _formed(bags, self.form, self.fields or 1)
-        if isinstance(first, Jagged) and len(self.pieces) == 1 and self.pooling != "none":
-            return first  # pooled as the ids of the example were
+        if isinstance(first, Jagged) and len(self.pieces) == 1:
+            if not each:
+                return first  # pooled as the ids of the example were
+            if first.row_shape == self.shape[1:]:
+                return first
         parts = [_columns(values[piece.argument], piece) for piece in self.pieces]
         whole = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         return whole.reshape(self.shape)
@@ -156,7 +163,9 @@ def _described(call: Call, number: int, values: Mapping[str, Leaf], rows: int) -
         form=form,
         pieces=pieces,
         shape=shape,
-        mask=isinstance(call.ids, Jagged) and module.pooling == "none",
+        mask=isinstance(call.ids, Jagged)
+        and call.ids.row_shape is None
+        and module.pooling == "none",
     )
 
 
@@ -229,6 +238,16 @@ def _as_bags(ids: Tensor, fields: int | None) -> Jagged:
     if fields is None or ids.dim() == 1 or ids.shape[1] != fields:
         return from_rows(ids)
     return Jagged(ids.reshape(-1).long(), torch.arange(ids.numel() + 1), width=fields)
+
+
+def _in_places(ids: Leaf, argument: str) -> Leaf:
+    """The ids, if there is at most one in each place."""
+    if isinstance(ids, Jagged) and ids.row_shape is None:
+        raise DataError(
+            f"'{argument}' has several ids in a row, and the model was trained with one or none: "
+            "give one, or train with SparseEmbedding(..., pooling='sum')"
+        )
+    return ids
 
 
 def _columns(value: Leaf, piece: ColumnRange) -> Tensor:

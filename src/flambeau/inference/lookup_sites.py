@@ -60,7 +60,7 @@ def _sites(root: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
 
 @final
 class _Cast(nn.Module):
-    """Calls what stands in for a look-up, with ids as int64 and the result as the model has it."""
+    """Calls what stands in for a look-up, with the result as the model has it."""
 
     def __init__(self, inner: nn.Module, dtype: torch.dtype | None) -> None:
         super().__init__()
@@ -73,7 +73,5 @@ class _Cast(nn.Module):
                 "a look-up with offsets or weights of its own cannot be exported: give the ids as "
                 "a jagged column, which has both"
             )
-        if isinstance(ids, torch.Tensor) and ids.dtype != torch.int64:
-            ids = ids.long()
         found = self.inner(ids)
         return found if self.dtype is None else found.to(self.dtype)

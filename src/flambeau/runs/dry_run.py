@@ -20,7 +20,8 @@ from flambeau.data.jagged import Jagged
 from flambeau.data.loader import Transform, in_order
 from flambeau.data.sources.engine_frames import EngineFrameSource
 from flambeau.errors import DataError, ModelError, UserError
-from flambeau.runs.number_inputs import FAULTS, Run, find_numbers, suited
+from flambeau.inference.arguments import FAULTS
+from flambeau.runs.number_inputs import Run, find_numbers, suited
 from flambeau.training.losses import Loss
 
 ROWS = 2
@@ -61,7 +62,7 @@ def dry_run(
         except FAULTS as error:
             numbers = find_numbers(run, binder, batch)
             if numbers is None:
-                raise _explained(error, binder, batch, name) from error
+                raise _explained(error, model, binder, batch, name) from error
             binder = binder.with_numbers(numbers)
             again = first(binder)
             assert again is not None
@@ -116,13 +117,33 @@ def _first_rows(
     return batch if device is None else batch.to(device)
 
 
-def _explained(error: Exception, binder: Binder, batch: Batch, name: str) -> Exception:
+def _explained(
+    error: Exception, model: nn.Module, binder: Binder, batch: Batch, name: str
+) -> Exception:
     """What is wrong with the model, for errors that its own code raises on rows that do not fit."""
     if isinstance(error, UserError | AssertionError):
         return error
+    positional, named = binder.arguments(batch)
     return ModelError(
         f"the model fails on the first rows of {name}=: {error} ({_where(error)}); its inputs "
-        f"are {_shapes(*binder.arguments(batch))}"
+        f"are {_shapes(positional, named)}{_bags_hint(model, [*positional, *named.values()])}"
+    )
+
+
+def _bags_hint(model: nn.Module, arguments: list[object]) -> str:
+    """What may be wrong if rows with several ids meet a look-up that does not pool them."""
+    bags = [x for x in arguments if isinstance(x, Jagged) and x.row_shape is None]
+    columns = ", ".join(f"'{column}'" for x in bags for column in x.names)
+    if not columns:
+        return ""
+    from flambeau.inference.lookup_sites import rows_of_sites  # loads Numba, which few need
+
+    tables = {x.spec.name for x in rows_of_sites(model) if x.pooling == "none"}
+    if not tables:
+        return ""
+    return (
+        f". A row may have several ids in {columns}, for which a SparseEmbedding without pooling "
+        f"gives (rows, mask): give that of table '{min(tables)}' pooling='sum', 'mean' or 'max'"
     )
 
 

@@ -11,12 +11,10 @@ from torch import Tensor
 from flambeau.data.batch import Batch, Column
 from flambeau.data.binding import Binder
 from flambeau.data.jagged import Jagged
+from flambeau.inference.arguments import FAULTS
 
 #: With more inputs than this, only each alone and all of them are tried.
 MOST_INPUTS = 8
-
-#: What models raise for inputs that they do not take.
-FAULTS = (RuntimeError, TypeError, LookupError, AttributeError, ValueError, AssertionError)
 
 Run = Callable[[Batch], Any]
 FirstRows = Callable[[Binder], Batch | None]

@@ -111,6 +111,15 @@ def test_list_columns_of_equal_length_join_those_of_different_length():
     assert isinstance(concatenate([equal, equal])["bags"], torch.Tensor)
 
 
+def test_stacked_columns_join_those_in_which_ids_are_missing():
+    whole = torch.tensor([[1, 2], [3, 4]])
+    gaps = jagged.with_gaps(torch.tensor([[5, 6], [7, 8]]), missing=7)
+    joined = concatenate([Batch({"ids": whole}, 2), Batch({"ids": gaps}, 2)])["ids"]
+    assert joined.width == 2
+    assert joined.in_places(0).tolist() == [[1, 2], [3, 4], [5, 6], [0, 8]]
+    assert joined.take(torch.tensor([3, 0])).in_places(0).tolist() == [[0, 8], [1, 2]]
+
+
 def test_torch_says_what_it_was_given():
     column = from_lists([[1], [2, 3]])
     with pytest.raises(ModelError, match="embedding was given a jagged column"):

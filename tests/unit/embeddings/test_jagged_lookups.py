@@ -9,6 +9,8 @@ from flambeau.embeddings import SparseEmbedding, train_in_process
 from flambeau.embeddings.fields import field_ids, table_id
 from flambeau.errors import DataError, ModelError
 
+LISTS = from_lists([[1, 2]])
+
 
 def trained(module: SparseEmbedding) -> SparseEmbedding:
     train_in_process(module, optim("sgd", lr=0.1))
@@ -45,6 +47,32 @@ def test_a_missing_id_of_a_field_is_zero():
     assert torch.equal(rows[0, 1], module(torch.tensor([[0, 5]]))[0, 1])
 
 
+@pytest.mark.parametrize("fields", [None, 2])
+def test_missing_ids_are_zeros_in_the_shape_of_the_tensor(fields):
+    module = trained(SparseEmbedding(TableSpec("t", 3), fields=fields))
+    ids = torch.tensor([[5, 6], [7, 8]])
+    bags = jagged.with_gaps(ids, missing=6)
+    rows, whole = module(bags), module(ids)
+    assert rows.shape == whole.shape == (2, 2, 3)
+    assert torch.equal(rows[0, 1], torch.zeros(3))
+    assert torch.equal(rows[1], whole[1])
+    assert torch.equal(bags.in_places(6), ids)
+
+
+def test_a_missing_id_adds_no_gradient_and_no_row():
+    module = SparseEmbedding(TableSpec("t", 2))
+    tables = train_in_process(module, optim("sgd", lr=1.0))
+    rows = module(jagged.with_gaps(torch.tensor([5, 0, 6]), missing=0))
+    assert rows.shape == (3, 2)
+    before = rows.detach().clone()
+    rows.sum().backward()
+    tables.step()
+    after = module(torch.tensor([5, 6]))
+    assert torch.allclose(after, before[[0, 2]] - 1.0)
+    module.eval()
+    assert torch.equal(module(torch.tensor([0])), torch.zeros(1, 2))  # the default row
+
+
 def test_an_id_in_the_table_can_be_turned_back():
     salted = field_ids(torch.tensor([[3, 3, 3]]), 3)
     assert len(set(salted.tolist())) == 3
@@ -64,7 +92,7 @@ def test_the_same_ids_are_salted_once():
     [
         ({"fields": 3}, torch.tensor([[1, 2]]), "one id for each of 3 fields"),
         ({"fields": 3}, jagged.stack([torch.tensor([[1, 2]])]), r"2 bags of ids; give one for"),
-        ({"pooling": "none"}, jagged.stack([torch.tensor([[1, 2]])]), "2 bags in a row need"),
+        ({"pooling": "none"}, jagged.stack([torch.tensor([1]), LISTS]), "2 bags in a row need"),
         ({"pooling": "mean"}, from_lists([[1]], [[2.0]]), "weights are for pooling='sum'"),
     ],
 )

@@ -85,17 +85,32 @@ class Shifted(nn.Module):
         return result
 
 
+class OneId(nn.Module):
+    """One id in each row, not pooled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.rows, self.layer = SparseEmbedding(TableSpec("ids", 4)), nn.Linear(4, 1)
+
+    def forward(self, item: Tensor) -> Tensor:
+        result: Tensor = self.layer(self.rows(item)).squeeze(1)
+        return result
+
+
 BINDINGS: dict[str, Any] = {
     "DeepFm": {"inputs": {"dense": ["I1", "I2"], "ids": ["C1", "C2", "C3"]}, "keys": ["key"]},
     "History": {},
     "Mlp": {"inputs": {"x": ["I1", "I2"]}},
     "Shifted": {},
+    "OneId": {},
 }
 LOSSES: dict[str, Any] = {
     "DeepFm": "bce",
     "History": {"click": "bce", "buy": "mse"},
     "Mlp": "cross_entropy",
     "Shifted": "mse",
+    "OneId": "mse",
 }
 
 

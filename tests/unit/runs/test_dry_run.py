@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from flambeau.config import Binding
 from flambeau.data import Source
 from flambeau.data.binding import Binder
 from flambeau.data.loader import in_order
+from flambeau.data.sources.parquet import ParquetSource
 from flambeau.data.sources.text.csv import CsvSource
 from flambeau.data.sources.text.libsvm import open_libsvm
 from flambeau.embeddings import SparseEmbedding, TableSpec
@@ -208,3 +211,25 @@ def test_nan_in_arrays_is_filled_by_one_number_for_all(tmp_path: Path) -> None:
         array_source({**data, "label": np.array([1, np.nan])}, binding)
     with pytest.raises(DataError, match="'y' holds NaN"):
         array_source((data["visits"], data["age"]), Binding(fill=0.0))
+
+
+def test_rows_of_several_ids_that_are_not_pooled_are_explained(tmp_path: Path) -> None:
+    ids = pa.array([[1, 2], [3], []], pa.list_(pa.int64()))
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"ids": ids, "label": [0.0, 1.0, 0.0]}), path)
+    source = ParquetSource(str(path))
+    message = r"several ids in 'ids'.*table 'c' pooling='sum', 'mean' or 'max'"
+    with pytest.raises(ModelError, match=message):
+        looked(Bags(), source, {"ids": "ids"})
+
+
+class Bags(nn.Module):
+    """Expects one id in each row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.layer = SparseEmbedding(TableSpec("c", 4)), nn.Linear(4, 1)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        result: Tensor = self.layer(self.rows(ids))
+        return result

@@ -19,7 +19,7 @@ from flambeau.runs.run_export import export_run
 from flambeau.runs.trained_run import read_settings
 
 sys.path.append(str(Path(__file__).parents[1] / "inference"))
-from small_runs import History, add_checkpoint, clicks, write_run
+from small_runs import History, OneId, add_checkpoint, clicks, write_run
 
 FAST = ExportOptions("torchscript", inside_mb=0)
 
@@ -182,3 +182,31 @@ def test_integers_that_were_numbers_in_training_are_numbers(tmp_path: Path) -> N
     for place in (run.path, tmp_path / "out"):
         assert load(place).predict(rows).equals(expected)
     assert read_description(tmp_path / "out").columns == {"I1": "floats", "I2": "floats"}
+
+
+@pytest.mark.parametrize("inside_mb", [0, 64])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32()])
+def test_a_missing_id_reads_as_zeros_in_runs_and_exports(
+    tmp_path: Path, inside_mb: int, kind: pa.DataType
+) -> None:
+    run = write_run(tmp_path, "OneId")
+    data = tmp_path / "clicks.parquet"
+    pq.write_table(pa.table({"item": clicks()["item"].cast(kind)}), data)
+    export_run(
+        run, read_settings(run), "latest", tmp_path / "out", ExportOptions(inside_mb=inside_mb)
+    )
+    rows = [{"item": 5}, {"item": None}, {"item": 6}]
+    expected = load(run.path).predict(rows)["prediction"].to_pylist()
+    bias = OneId().layer.bias.item()
+    assert expected[1] == pytest.approx(bias, abs=1e-6)
+    assert expected[0] != expected[1]
+    served = load(tmp_path / "out").predict(rows)["prediction"].to_pylist()
+    assert served == pytest.approx(expected, abs=1e-6)
+
+
+def test_several_ids_for_a_model_that_knows_one_are_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "OneId")
+    pq.write_table(pa.table({"item": [1, None, 3]}), tmp_path / "clicks.parquet")
+    export_run(run, read_settings(run), "latest", tmp_path / "out", FAST)
+    with pytest.raises(DataError, match=r"'item' has several ids in a row.*pooling='sum'"):
+        load(tmp_path / "out").predict({"item": [[1, 2], []]})
