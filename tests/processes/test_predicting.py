@@ -11,13 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from toy import QUIET, Net, SparseNet, make_clicks
 
 import flambeau as fb
-from flambeau.errors import ConfigError, DataError
+from flambeau.checkpoint import RunDirectory
+from flambeau.driver import part_job
+from flambeau.driver.predict import predict_run
+from flambeau.errors import ConfigError, DataError, WorkerLostError
+from flambeau.runs.prediction import PredictionOptions
+from flambeau.runs.trained_run import read_settings
 
 PREDICT = [sys.executable, "-m", "flambeau", "predict"]
 TESTS = Path(__file__).parent
@@ -95,6 +101,56 @@ def _wait_until_quiet(out: Path) -> None:
         threading.Event().wait(0.3)
 
 
+def forked() -> list[int]:
+    """The processes that templates of this process have forked."""
+    templates = psutil.Process().children()
+    return [each.pid for template in templates for each in template.children()]
+
+
+def test_the_part_of_a_killed_process_is_predicted_by_another_one(
+    trained: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    result, folder = trained
+    before = sorted(result.run_dir.rglob("*"))
+    events = (result.run_dir / "events.jsonl").read_bytes()
+    counts: list[int] = []
+    killed: list[int] = []
+
+    def on_rows(rows: int) -> None:
+        counts.append(rows)
+        if rows and not killed:
+            killed.append(forked()[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    run, data = RunDirectory(result.run_dir), str(folder / "clicks.parquet")
+    options = PredictionOptions(workers=2, batch_size=1, part_rows=10)
+    out = tmp_path / "scores"
+    with run.lock():  # others may train there, or predict
+        assert predict_run(run, read_settings(run), "latest", data, out, options, on_rows) == 400
+    assert killed
+    assert "was killed by SIGKILL" in capfd.readouterr().err
+    assert sum(counts) == 400
+    assert pq.read_table(out)["row"].to_pylist() == list(range(400))
+    assert sorted(result.run_dir.rglob("*")) == before
+    assert (result.run_dir / "events.jsonl").read_bytes() == events
+
+
+def test_more_lost_processes_than_may_be_replaced_are_an_error(
+    trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, folder = trained
+    monkeypatch.setattr(part_job, "RESTARTS", 0)
+
+    def on_rows(rows: int) -> None:
+        for pid in forked() if rows else ():
+            os.kill(pid, signal.SIGKILL)
+
+    run, data = RunDirectory(result.run_dir), str(folder / "clicks.parquet")
+    options = PredictionOptions(workers=2, batch_size=1, part_rows=10)
+    with pytest.raises(WorkerLostError, match="SIGKILL; run the same command again to resume"):
+        predict_run(run, read_settings(run), "latest", data, tmp_path / "scores", options, on_rows)
+
+
 def test_data_that_does_not_fit_is_an_error_of_the_data(trained: Any, tmp_path: Path) -> None:
     result, _ = trained
     broken = arrow(make_clicks(40))
@@ -105,6 +161,17 @@ def test_data_that_does_not_fit_is_an_error_of_the_data(trained: Any, tmp_path: 
     )
     with pytest.raises(DataError, match="column 'x'"):
         result.predict(str(tmp_path / "broken.parquet"), out=tmp_path / "scores")
+    run, options = RunDirectory(result.run_dir), PredictionOptions(workers=2, part_rows=10)
+    with pytest.raises(DataError, match=r"^column 'x'") as caught:
+        predict_run(
+            run,
+            read_settings(run),
+            "latest",
+            str(tmp_path / "broken.parquet"),
+            tmp_path / "others",
+            options,
+        )
+    assert "Traceback" not in str(caught.value)
 
 
 def test_data_in_memory_is_predicted_here(trained: Any, tmp_path: Path) -> None:

@@ -8,14 +8,19 @@ worker -> coordinator    StoreRequest, answered by StoreReply
 
 Rounds, with a synchronous parameter server:
 
-shard -> coordinator     ShardJoined, Staged, Summed
-coordinator -> shard     AskSum, Commit
-worker -> coordinator    WantStop
+shard -> coordinator     ShardJoined, Staged, NormReply
+coordinator -> shard     NormRequest, Commit
+worker -> coordinator    StopRequest
 
 Workers that run free (asynchronous, bounded staleness):
 
-worker -> coordinator    PlanData, WantTask, Trained, Contribution, MomentDone
+worker -> coordinator    PlanData, TaskRequest, Trained, Contribution, SyncPointDone
 coordinator -> worker    Assigned, StepGrant, SlowestClock, SyncPoint, Gathered
+
+Processes that work on independent parts of the data (predictors):
+
+role -> coordinator      TaskRequest, PartProgress
+coordinator -> role      PartAssigned
 """
 
 import enum
@@ -47,11 +52,17 @@ class Role(enum.StrEnum):
     EVALUATOR = "evaluator"
     FUNCTION = "function"
     SCRIPT = "script"
+    PREDICTOR = "predictor"
 
     @property
     def in_group(self) -> bool:
         """Whether it is one of the job's workers, which have ranks and may talk to each other."""
         return self not in (Role.EVALUATOR, Role.SERVER)
+
+    @property
+    def takes_parts(self) -> bool:
+        """Whether it works on parts of the data that are independent of each other."""
+        return self is Role.PREDICTOR
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True):
@@ -76,12 +87,13 @@ class RoleSpec(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """`worker`, whatever it runs, `server` or `evaluator`."""
-        return "worker" if self.role.in_group else str(self.role)
+        """`worker`, whatever it runs, `server`, `evaluator` or `predictor`."""
+        trains = self.role.in_group and not self.role.takes_parts
+        return "worker" if trains else str(self.role)
 
     @property
     def name(self) -> str:
-        """What people call it: `worker 3`, `server 0`, `evaluator`."""
+        """What people call it: `worker 3`, `server 0`, `predictor 1`, `evaluator`."""
         return self.kind if self.role is Role.EVALUATOR else f"{self.kind} {self.rank}"
 
 
@@ -318,8 +330,34 @@ class Gathered(_Message, frozen=True):
     key: str
 
 
+class PartAssigned(_Message, frozen=True):
+    """Work on the part of this number; None: no part is left, so end."""
+
+    part: int | None
+
+
+class PartProgress(_Message, frozen=True):
+    """Rows of a part that are done. `complete`: all are, and the buffer is the part's result."""
+
+    spec: RoleSpec
+    part: int
+    rows: int
+    complete: bool = False
+
+
+#: From a role itself, or from its agent about it.
+FromRole = RoleJoined | ServerReady | Heartbeat | Report | RoleFailed | RoleDone | RoleExited
+#: For the coordinator that decides what workers do; shards have connections of their own for it.
+FromWorker = (
+    PlanData | TaskRequest | Trained | SyncPointDone | Contribution | StopRequest | PartProgress
+)
+FromShard = ShardJoined | Staged | NormReply
+
 Messages = (
-    AgentJoined
+    FromRole
+    | FromWorker
+    | FromShard
+    | AgentJoined
     | Spooled
     | FilePart
     | WantFiles
@@ -331,43 +369,22 @@ Messages = (
     | EndRole
     | ShowStacks
     | Shutdown
-    | RoleExited
     | RoleOutput
-    | RoleJoined
-    | ServerReady
     | Restore
     | Begin
     | StoreRequest
     | StoreReply
     | Servers
     | Stop
-    | Heartbeat
-    | Report
-    | RoleFailed
-    | RoleDone
-    | ShardJoined
-    | Staged
-    | NormReply
     | NormRequest
     | Commit
-    | StopRequest
-    | PlanData
-    | TaskRequest
     | Assigned
-    | Trained
     | SlowestClock
     | StepGrant
     | SyncPoint
-    | SyncPointDone
-    | Contribution
     | Gathered
+    | PartAssigned
 )
-
-#: From a role itself, or from its agent about it.
-FromRole = RoleJoined | ServerReady | Heartbeat | Report | RoleFailed | RoleDone | RoleExited
-#: For whoever decides what workers do; shards have connections of their own for it.
-FromWorker = PlanData | TaskRequest | Trained | SyncPointDone | Contribution | StopRequest
-FromShard = ShardJoined | Staged | NormReply
 
 CODEC: Codec[Messages] = Codec(Messages)
 #: Free workers exchange scores and the buffers of their models through the coordinator.

@@ -79,14 +79,14 @@ def launch_roles(
         observer.close()
 
 
-def finish(outcome: Outcome) -> None:
-    """Raise what ended the roles, if it was not their own end."""
+def finish(outcome: Outcome, ways_on: str = "") -> None:
+    """Raise what ended the roles, if it was not their own end; see `raise_failure`."""
     if outcome.interrupted is signal.SIGINT:
         raise KeyboardInterrupt
     if outcome.interrupted is not None:
         raise SystemExit(128 + outcome.interrupted)
     if outcome.failure is not None:
-        raise_failure(outcome.failure)
+        raise_failure(outcome.failure, ways_on)
 
 
 def _anonymous_file() -> int:

@@ -1,1 +1,1 @@
-"""What runs in a child process: worker, server, evaluator, function, script."""
+"""What runs in a child process: worker, server, evaluator, function, script, predictor."""

@@ -56,8 +56,9 @@ def _failure(child: ChildSpec, error: BaseException) -> RoleFailed:
         message=known or message,
         traceback=users_traceback(error) if known is None else "",
         whole_traceback=whole_traceback(error),
-        # Trying again helps with none of these.
+        # Trying again helps with none of these; the same part raises the same again.
         user_error=isinstance(error, UserError | JobFailedError)
+        or child.spec.role.takes_parts
         or (known is not None and not ours),
         lost_peer=lost,
     )

@@ -11,6 +11,7 @@ ROLES = {
     Role.EVALUATOR: "flambeau.roles.evaluator:follow_run",
     Role.FUNCTION: "flambeau.roles.function:call",
     Role.SCRIPT: "flambeau.roles.script:run_script",
+    Role.PREDICTOR: "flambeau.roles.predictor:predict_parts",
 }
 
 

@@ -1,6 +1,6 @@
 """Predictions of a run's model, part by part, in one process."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -75,6 +75,15 @@ class Prediction:
                 yield self._scorer.score(batch, self.binder)
         finally:
             ahead.close()
+
+
+def counted(
+    batches: Iterator[pa.RecordBatch], count: Callable[[int], None]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, calling `count` with the rows of each."""
+    for batch in batches:
+        count(batch.num_rows)
+        yield batch
 
 
 def _binder(settings: JobSettings, model: Any, source: Source) -> Binder:

@@ -1,0 +1,98 @@
+"""A run's checkpoint and the data it is given, worked on part by part by several processes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import cloudpickle
+import msgspec
+
+from flambeau.checkpoint import RunDirectory
+from flambeau.clusters.cores import core_quota
+from flambeau.config import DatasetData, FileData, JobSettings, Local
+from flambeau.coordination.protocol import Role
+from flambeau.data import Source, StreamedSource
+from flambeau.data.data_kinds import as_files, is_paths
+from flambeau.driver.launching import run_topology
+from flambeau.driver.part_coordinator import OnPart, OnRows, PartCoordinator
+from flambeau.driver.run import finish
+from flambeau.driver.topology import Topology
+from flambeau.errors import ConfigError
+from flambeau.inference.parts import Part
+from flambeau.kernels.cores import usable_cores
+from flambeau.observe import display
+from flambeau.roles.predictor import PredictorPayload
+
+#: How many lost processes are replaced if the run's own limit is lower: a part can be repeated.
+RESTARTS = 3
+
+
+@final
+@dataclass(frozen=True)
+class PartJob:
+    """A checkpoint of a run, the data as it was given, and the source that this is."""
+
+    run: RunDirectory
+    settings: JobSettings
+    checkpoint: Path
+    data: Any
+    source: Source
+
+    def workers(self, asked: int | None, parts: int, done: str) -> int:
+        """Return how many processes to use; 1 is this process. `done` says what for."""
+        if not self._travels():
+            if (asked or 1) > 1:
+                raise ConfigError(
+                    f"workers={asked}: data of this process's memory is {done} here; give files "
+                    "or module:function, or leave workers out"
+                )
+            return 1
+        return min(parts, asked or min(len(usable_cores()), core_quota() or len(usable_cores())))
+
+    def work(
+        self,
+        parts: Sequence[Part],
+        workers: int,
+        on_rows: OnRows,
+        on_part: OnPart = lambda part, result: None,
+        **options: Any,
+    ) -> None:
+        """Have predictors work on all parts; `options` are those of `PredictorPayload`.
+
+        The part of a lost process is repeated by another one.
+        """
+        numbers = [part.index for part in parts]
+        team = Topology(
+            workers, Role.PREDICTOR, coordinator=PartCoordinator(numbers, on_rows, on_part)
+        )
+        restarts = max(RESTARTS, self.settings.recovery.max_restarts)
+        recovery = self.settings.recovery.model_copy(update={"max_restarts": restarts})
+        payload = msgspec.to_builtins(self._payload(parts, options), builtin_types=(bytes,))
+        observer = display("lines", every_seconds=5.0)
+        try:
+            outcome = run_topology(
+                team, Local(workers), observer, recovery, payload, graceful=False
+            )
+        finally:
+            observer.close()
+        finish(outcome, "; run the same command again to resume")
+
+    def _travels(self) -> bool:
+        """Whether another process can open the data."""
+        given = self.data
+        return given is None or is_paths(given) or isinstance(given, FileData | DatasetData)
+
+    def _payload(self, parts: Sequence[Part], options: dict[str, Any]) -> PredictorPayload:
+        data = as_files(self.data) if is_paths(self.data) else self.data
+        # Streamed sources know their shards, which may have taken a pass over the files.
+        streamed = isinstance(self.source, StreamedSource)
+        return PredictorPayload(
+            run_dir=str(self.run.path.resolve()),
+            settings=self.settings.model_dump(mode="json"),
+            checkpoint=self.checkpoint.name,
+            data=None if data is None else data.model_dump(mode="json"),
+            source=cloudpickle.dumps(self.source) if streamed else None,
+            parts=list(parts),
+            **options,
+        )
