@@ -84,6 +84,12 @@ class Forker:
 
     def serve(self) -> Request | None:
         """In a fork: what it was asked to be. None, in the template, when it is to end."""
+        try:
+            return self._serve()
+        finally:
+            _ignore_ended_forks()  # those that were just killed, if their agent is gone
+
+    def _serve(self) -> Request | None:
         with selectors.DefaultSelector() as selector:
             for source in (*self._forks, self._ended):
                 selector.register(source, selectors.EVENT_READ)
@@ -148,8 +154,7 @@ class Forker:
         """Whether this is the fork."""
         pid = os.fork()
         if pid == 0:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _ignore_ended_forks()
             if self._entrance is not None:
                 self._entrance.listener.close()
             for ours in (self._ended, self._wake, *self._forks):
@@ -180,6 +185,12 @@ class Forker:
         for pid in self._forks.pop(agent):
             os.killpg(pid, signal.SIGKILL)
         agent.close()
+
+
+def _ignore_ended_forks() -> None:
+    """Handle SIGCHLD no more, before the descriptor to which it would be written is closed."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def tell(agent: socket.socket, **news: int) -> None:

@@ -208,6 +208,21 @@ def test_nothing_is_left_when_it_is_closed_while_the_template_loads(forking: Mac
     assert not psutil.Process().children()
 
 
+END_OF_AN_AGENT = """
+import os, signal, socket
+from flambeau.clusters.fork_server import Forker
+agent, ours = socket.socketpair()
+agent.close()
+assert Forker(None, ours).serve() is None
+os.kill(os.getpid(), signal.SIGCHLD)
+"""
+
+
+def test_forks_that_end_after_their_agent_leave_no_message() -> None:
+    done = subprocess.run([sys.executable, "-c", END_OF_AN_AGENT], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_agents_of_one_executor_share_a_template(launch: Launch) -> None:
     shared = dataclasses.replace(launch, siblings=f"tests {os.getpid()}")
     environment = whole_environment({"OMP_NUM_THREADS": "1", "GIVEN": ""})
