@@ -28,17 +28,28 @@ START = "lease-start.json"
 
 
 def prune(run: RunDirectory, keep: int) -> list[Path]:
-    """Remove all but the last `keep` (at least one) checkpoints; those removed.
+    """Remove surplus checkpoints, and what a crash left without a manifest; return what is removed.
+
+    For the job that uses the run directory: another one's new checkpoint has no manifest yet.
+    """
+    removed = remove_surplus(run, keep)
+    unfinished = [path for path in step_directories(run) if not (path / MANIFEST).exists()]
+    for path in unfinished:
+        remove_checkpoint(path)
+    return removed + unfinished
+
+
+def remove_surplus(run: RunDirectory, keep: int) -> list[Path]:
+    """Remove all but the last `keep` (at least one) checkpoints; return those that are removed.
 
     The best, the one written last and leased ones stay, too, and those that hold rows of tables of
-    one that stays. What a crash left behind, without a manifest, goes.
+    one that stays.
     """
     committed = checkpoints(run)
     wanted = {*committed[-max(keep, 1) :], *_pointed_at(run)}
     kept = [path for path in committed if path in wanted or is_leased(path)]
     bases = {name for path in kept for name in Manifest.read(path).bases}
     removed = [path for path in committed if path not in kept and path.name not in bases]
-    removed += [path for path in step_directories(run) if not (path / MANIFEST).exists()]
     # The newest first: a crash must not leave one whose base is gone.
     for path in reversed(removed):
         remove_checkpoint(path)

@@ -80,7 +80,6 @@ def _ended(run: RunDirectory) -> Any:
     pause = threading.Event()
 
     def ended(seconds: float) -> bool:
-        # A driver that was killed leaves no report.
-        return run.report.exists() or not run.in_use or pause.wait(seconds)
+        return not run.in_use or pause.wait(seconds)
 
     return ended

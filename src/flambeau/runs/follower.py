@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, final
 
 from flambeau.checkpoint import RunDirectory, best, checkpoints, lease, mark_best
-from flambeau.checkpoint.retention import release
+from flambeau.checkpoint.manifest import damage
+from flambeau.checkpoint.retention import release, remove_surplus
 from flambeau.checkpoint.store import TrainingState, read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights
 from flambeau.config import JobSettings
@@ -27,7 +28,7 @@ Report = Callable[..., None]
 
 @final
 class Follower:
-    """Evaluates every checkpoint once, in order, and marks the best.
+    """Evaluates every checkpoint once, in order, and marks the best. Damaged ones are skipped.
 
     With `own=False` it does so on data that is not the job's: it evaluates also what the job has
     evaluated itself, and marks nothing.
@@ -43,6 +44,7 @@ class Follower:
         self._source = open_data.open_data(settings.valid, load_code, settings.binding)
         self._best = Best(settings.checkpoints.best, settings.checkpoints.mode)
         self._done = self._evaluated_before() if own else set()
+        self._damaged: set[str] = set()
         self._held: dict[Path, contextlib.ExitStack] = {}
         self._holding = threading.Lock()
         self.metrics: dict[str, float] = {}
@@ -62,6 +64,11 @@ class Follower:
                     over = ended(POLL_SECONDS)
         self._report_missed()
 
+    def _remove_surplus(self) -> None:
+        """Remove what the job would have removed, had it not been leased, if the job has ended."""
+        if not self._run.in_use:
+            remove_surplus(self._run, self._settings.checkpoints.keep)
+
     @contextlib.contextmanager
     def _leasing(self) -> Iterator[None]:
         """Lease new checkpoints also while one is evaluated: they may not stay that long."""
@@ -80,15 +87,19 @@ class Follower:
             thread.join()
             for held in self._held.values():
                 held.close()
+            self._remove_surplus()
 
     def _report_missed(self) -> None:
-        """Name the checkpoints that were removed before they could be leased."""
-        written = {name for name, _ in self._steps_of("checkpoint")}
-        by_job = {name for name, _ in self._steps_of("evaluation")} if self._own else set()
-        missed = sorted(written - self._done - by_job)
-        if missed:
-            names = ", ".join(missed)
-            text = f"not evaluated, because they were removed too early: {names}; raise "
+        """Name the checkpoints that are damaged, or were removed before they could be leased."""
+        steps = self._steps("checkpoint", "evaluation")
+        by_job = {name for name, _ in steps["evaluation"]} if self._own else set()
+        missed = {name for name, _ in steps["checkpoint"]} - self._done - by_job
+        without_manifest = {name for name in missed if damage(self._run.checkpoints / name)}
+        if damaged := self._damaged | without_manifest:
+            text = f"not evaluated, because damaged: {', '.join(sorted(damaged))}"
+            self._report("warning", text=text)
+        if removed := missed - without_manifest:
+            text = f"not evaluated, because removed too early: {', '.join(sorted(removed))}; raise "
             self._report("warning", text=f"{text}checkpoints.keep, or save less often")
 
     def _pending(self) -> list[Path]:
@@ -109,16 +120,14 @@ class Follower:
 
     def _evaluate(self, path: Path) -> None:
         started = time.perf_counter()
-        with self._held[path]:
-            state = read_checkpoint(path)
-            load_all_weights(self._model, state.model)
-            attach_tables(self._model, path)
-            release(path)
-        with self._holding:
-            self._done.add(path.name)
-            del self._held[path]
         names = self._settings.metrics
-        scores = evaluate_model(self._run, self._settings, self._model, self._source, names)
+        try:
+            state = self._load(path)
+            scores = evaluate_model(self._run, self._settings, self._model, self._source, names)
+        except CheckpointError as error:  # rows of tables are verified when they are used
+            self._damaged.add(path.name)
+            self._report("warning", text=f"skipped the checkpoint {path.name}: {error}")
+            return
         self.metrics = scores.metrics
         self._report(
             "evaluation",
@@ -131,6 +140,26 @@ class Follower:
         if self._own:
             self._mark(state)
 
+    def _load(self, path: Path) -> TrainingState:
+        """Give the model the weights and tables of a checkpoint, which need not stay any longer."""
+        try:
+            with self._held[path]:
+                state = read_checkpoint(path)
+                load_all_weights(self._model, state.model)
+                attach_tables(self._model, path)
+        except CheckpointError:
+            self._let_go(path)
+            raise
+        self._let_go(path)
+        return state
+
+    def _let_go(self, path: Path) -> None:
+        """End also the lease that the job's workers hold for the evaluator."""
+        release(path)
+        with self._holding:
+            self._done.add(path.name)
+            del self._held[path]
+
     def _mark(self, state: TrainingState) -> None:
         if self._best.improves(self.metrics) and self._best.value is not None:
             mark_best(self._run, state.step, self._best.metric, self._best.value)
@@ -138,7 +167,7 @@ class Follower:
 
     def _evaluated_before(self) -> set[str]:
         """Names of checkpoints whose evaluation is in the events of the run."""
-        evaluated = self._steps_of("evaluation")
+        evaluated = self._steps("evaluation")["evaluation"]
         leader = None
         for _, fields in evaluated:
             # A log has null for what is no number.
@@ -150,9 +179,10 @@ class Follower:
             mark_best(self._run, leader, self._best.metric, value)  # best.json was lost
         return {name for name, _ in evaluated}
 
-    def _steps_of(self, kind: str) -> list[tuple[str, dict[str, Any]]]:
-        """Names of checkpoints, and the fields, of all events of a kind."""
-        if not self._run.events.exists():
-            return []
-        events = [event for event in read_events(self._run.events) if event.kind == kind]
-        return [(f"step-{event.fields['step']:08d}", event.fields) for event in events]
+    def _steps(self, *kinds: str) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """Read the log once; return names of checkpoints, and fields, of all events by kind."""
+        steps: dict[str, list[tuple[str, dict[str, Any]]]] = {kind: [] for kind in kinds}
+        for event in read_events(self._run.events) if self._run.events.exists() else ():
+            if event.kind in steps:
+                steps[event.kind].append((f"step-{event.fields['step']:08d}", event.fields))
+        return steps
