@@ -183,6 +183,20 @@ def test_data_in_memory_is_predicted_here(trained: Any, tmp_path: Path) -> None:
         result.predict(data, out=tmp_path / "others", workers=2)
 
 
+def test_two_processes_evaluate_as_one_does(trained: Any) -> None:
+    result, folder = trained
+    data, metrics = str(folder / "clicks.parquet"), ["auc", "accuracy", "logloss"]
+    alone = result.evaluate(data, metrics)
+    together = result.evaluate(data, metrics, workers=2)
+    assert list(together) == list(alone)
+    assert together["accuracy"] == alone["accuracy"]
+    assert together == pytest.approx(alone, rel=1e-5)
+    with pytest.raises(ConfigError, match="evaluated here"):
+        result.evaluate({**make_clicks(30), "row": np.arange(30)}, metrics, workers=2)
+    with pytest.raises(ConfigError, match="workers=0"):
+        result.evaluate(data, metrics, workers=0)
+
+
 READ = """
 import json, sys
 import numpy as np, pyarrow.parquet as pq, torch

@@ -7,6 +7,7 @@ import typer
 
 from flambeau.cli.given import FormatOption, OptionsOption, RunArgument, open_run, parse_data
 from flambeau.config.plural import number_of
+from flambeau.errors import ConfigError
 
 
 def evaluate(
@@ -23,11 +24,16 @@ def evaluate(
     follow: Annotated[
         bool, typer.Option("--follow", help="Evaluate each checkpoint as it comes.")
     ] = False,
+    workers: Annotated[
+        int, typer.Option(help="Processes that share the data, with the same result.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     format: FormatOption = None,
     option: OptionsOption = None,
 ) -> None:
     """Evaluate a checkpoint of a run, by default its best, on this machine."""
+    if follow and workers > 1:
+        raise ConfigError("--follow evaluates in one process; leave out --workers")
     if follow:
         from flambeau.checkpoint import parse_reference
         from flambeau.cli.follow import wait_for_run
@@ -42,10 +48,10 @@ def evaluate(
         follow_run(directory, settings, given, names if metric else None)
         return
     from flambeau.checkpoint import resolve
-    from flambeau.runs.trained_run import evaluate_run
+    from flambeau.driver.evaluate import evaluate_run
 
     checkpoint = resolve(directory, which).name
-    scores = evaluate_run(directory, settings, checkpoint, given, names)
+    scores = evaluate_run(directory, settings, checkpoint, given, names, workers)
     found = {"run": str(directory.path), "checkpoint": checkpoint, "rows": scores.rows}
     show(found, scores.metrics, as_json=as_json)
 

@@ -8,7 +8,7 @@ from typing import Any, final
 import cloudpickle
 import msgspec
 
-from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint import RunDirectory, lease
 from flambeau.clusters.cores import core_quota
 from flambeau.config import DatasetData, FileData, JobSettings, Local
 from flambeau.coordination.protocol import Role
@@ -26,6 +26,8 @@ from flambeau.roles.predictor import PredictorPayload
 
 #: How many lost processes are replaced if the run's own limit is lower: a part can be repeated.
 RESTARTS = 3
+#: How long a process in a lost one's place can still load the checkpoint.
+LEASE_SECONDS = 86_400.0
 
 
 @final
@@ -54,13 +56,15 @@ class PartJob:
         self,
         parts: Sequence[Part],
         workers: int,
-        on_rows: OnRows,
+        on_rows: OnRows = lambda rows: None,
         on_part: OnPart = lambda part, result: None,
+        ways_on: str = "",
         **options: Any,
     ) -> None:
         """Have predictors work on all parts; `options` are those of `PredictorPayload`.
 
-        The part of a lost process is repeated by another one.
+        The part of a lost process is repeated by another one. `ways_on` is added to the error if
+        too many are lost.
         """
         numbers = [part.index for part in parts]
         team = Topology(
@@ -71,12 +75,13 @@ class PartJob:
         payload = msgspec.to_builtins(self._payload(parts, options), builtin_types=(bytes,))
         observer = display("lines", every_seconds=5.0)
         try:
-            outcome = run_topology(
-                team, Local(workers), observer, recovery, payload, graceful=False
-            )
+            with lease(self.checkpoint, LEASE_SECONDS):
+                outcome = run_topology(
+                    team, Local(workers), observer, recovery, payload, graceful=False
+                )
         finally:
             observer.close()
-        finish(outcome, "; run the same command again to resume")
+        finish(outcome, ways_on)
 
     def _travels(self) -> bool:
         """Whether another process can open the data."""

@@ -10,7 +10,7 @@ from typing import Any, final
 
 import pyarrow as pa
 
-from flambeau.checkpoint import RunDirectory, lease, resolve
+from flambeau.checkpoint import RunDirectory, resolve
 from flambeau.checkpoint.manifest import MANIFEST as CHECKPOINT_MANIFEST
 from flambeau.config import DatasetData, FileData, JobSettings
 from flambeau.data import Source, StreamedSource
@@ -64,12 +64,17 @@ class FolderPrediction:
         missing = folder.begin(parts)
         on_rows(folder.rows_done([part for part in parts if part not in missing]))
         workers = self.job.workers(self.options.workers, len(missing), "predicted")
-        with lease(self.job.checkpoint):
-            if workers > 1:
-                size, out = self.options.batch_size, str(path.resolve())
-                self.job.work(missing, workers, on_rows, batch_size=size, out=out)
-            elif missing:
-                self._here(path, missing, on_rows)
+        if workers > 1:
+            self.job.work(
+                missing,
+                workers,
+                on_rows,
+                ways_on="; run the same command again to resume",
+                batch_size=self.options.batch_size,
+                out=str(path.resolve()),
+            )
+        elif missing:
+            self._here(path, missing, on_rows)
         return folder.complete(parts)
 
     def _here(self, path: Path, parts: Sequence[Part], on_rows: OnRows) -> None:

@@ -145,13 +145,18 @@ class Result:
 
         return load_model(self._run, self._settings, which)
 
-    def evaluate(self, data: Any = None, metrics: Sequence[str] = ()) -> dict[str, float]:
-        """Metrics of the model on `data` (by default the job's validation data)."""
-        from flambeau.runs.trained_run import evaluate_run
+    def evaluate(
+        self, data: Any = None, metrics: Sequence[str] = (), *, workers: int = 1
+    ) -> dict[str, float]:
+        """Metrics of the model on `data` (by default the job's validation data).
+
+        With `workers`, so many processes evaluate parts of files, with the same result.
+        """
+        from flambeau.driver.evaluate import evaluate_run
 
         names = tuple(metrics) or self._settings.metrics
         data = self.valid if data is None else data
-        return evaluate_run(self._run, self._settings, "latest", data, names).metrics
+        return evaluate_run(self._run, self._settings, "latest", data, names, workers).metrics
 
     def predict(
         self,

@@ -1,4 +1,4 @@
-"""The predictor role: predicts parts of the data, one after the other, each into a file."""
+"""The predictor role: predicts or evaluates parts of the data, one after the other."""
 
 import pickle
 from collections.abc import Callable
@@ -15,14 +15,19 @@ from flambeau.data import Source
 from flambeau.inference.parts import Part
 from flambeau.inference.writing import write_predictions
 from flambeau.roles.part_loop import work_on_parts
+from flambeau.runs.evaluation import Evaluation
 from flambeau.runs.prediction import Prediction, counted
-from flambeau.runs.trained_run import open_given
+from flambeau.runs.trained_run import load_model, open_given
+
+#: Works on a part, calls the function with the rows of each batch, and returns the part's result.
+PartWork = Callable[[Part, Callable[[int], None]], bytes]
 
 
 class PredictorPayload(msgspec.Struct, frozen=True):
     """What predictors work with: the run, its checkpoint, the data and its parts.
 
-    `source` is the opened data, pickled; None: open `data`. `out` is the folder of predictions.
+    `source` is the opened data, pickled; None: open `data`. Predictions are written to the folder
+    `out`; without one, the model is evaluated by `metrics`.
     """
 
     run_dir: str
@@ -31,27 +36,44 @@ class PredictorPayload(msgspec.Struct, frozen=True):
     data: dict[str, Any] | None
     source: bytes | None
     parts: list[Part]
-    batch_size: int | None
-    out: str
+    batch_size: int | None = None
+    out: str | None = None
+    metrics: list[str] = []
 
 
 def predict_parts(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
-    """Predict what the coordinator assigns; the summary says how many parts that were."""
+    """Work on the parts that the coordinator assigns; the summary says how many that were."""
     payload = msgspec.convert(child.payload, PredictorPayload)
-    parts = {part.index: part for part in payload.parts}
     settings = JobSettings.parse(payload.settings)
     run = RunDirectory(payload.run_dir)
     source = _open_source(payload, run, settings)
-    size = payload.batch_size
-    prediction = Prediction(run, settings, payload.checkpoint, source, size)
+    prepare = _evaluation if payload.out is None else _prediction
+    work, parts = prepare(payload, run, settings, source), {p.index: p for p in payload.parts}
+    count = work_on_parts(coordinator, lambda number, rows: work(parts[number], rows))
+    return {"parts": count}
 
-    def write(number: int, count: Callable[[int], None]) -> bytes:
-        part = parts[number]
-        batches = counted(prediction.batches(part), count)
-        write_predictions(batches, Path(payload.out) / part.file_name)
+
+def _prediction(
+    payload: PredictorPayload, run: RunDirectory, settings: JobSettings, source: Source
+) -> PartWork:
+    """Write the predictions of each part into its file."""
+    assert payload.out is not None
+    folder = Path(payload.out)
+    prediction = Prediction(run, settings, payload.checkpoint, source, payload.batch_size)
+
+    def write(part: Part, count: Callable[[int], None]) -> bytes:
+        write_predictions(counted(prediction.batches(part), count), folder / part.file_name)
         return b""
 
-    return {"parts": work_on_parts(coordinator, write)}
+    return write
+
+
+def _evaluation(
+    payload: PredictorPayload, run: RunDirectory, settings: JobSettings, source: Source
+) -> PartWork:
+    """Return the state of the metrics of each part."""
+    model = load_model(run, settings, payload.checkpoint)
+    return Evaluation(run, settings, model, source, tuple(payload.metrics)).part_state
 
 
 def _open_source(payload: PredictorPayload, run: RunDirectory, settings: JobSettings) -> Source:

@@ -17,7 +17,8 @@ from flambeau.config import JobSettings
 from flambeau.errors import CheckpointError
 from flambeau.observe import read_events
 from flambeau.runs import open_data, open_model
-from flambeau.runs.trained_run import attach_tables, evaluate_model
+from flambeau.runs.evaluation import Evaluation
+from flambeau.runs.trained_run import attach_tables
 from flambeau.training.best import Best
 
 POLL_SECONDS = 0.5
@@ -123,7 +124,8 @@ class Follower:
         names = self._settings.metrics
         try:
             state = self._load(path)
-            scores = evaluate_model(self._run, self._settings, self._model, self._source, names)
+            evaluation = Evaluation(self._run, self._settings, self._model, self._source, names)
+            scores = evaluation.scores()
         except CheckpointError as error:  # rows of tables are verified when they are used
             self._damaged.add(path.name)
             self._report("warning", text=f"skipped the checkpoint {path.name}: {error}")

@@ -1,4 +1,4 @@
-"""A run's model after training: loaded, evaluated, asked for predictions."""
+"""A run's model after training, and the data that it is given."""
 
 import warnings
 from pathlib import Path
@@ -26,17 +26,12 @@ from flambeau.data.arrow_columns import holds_text
 from flambeau.data.data_kinds import as_files, is_arrays, is_paths, takes_an_argument
 from flambeau.data.data_loaders import is_data_loader, rows_of
 from flambeau.data.frames import as_table
-from flambeau.data.loader import in_order
 from flambeau.data.sources.formats import find_format, is_self_describing
 from flambeau.data.sources.frame_source import FrameSource, frame_source, schema_of_frame
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import DataError, RunDirectoryError
 from flambeau.runs import open_data, open_model
-from flambeau.runs.dry_run import suit
-from flambeau.strategies.group import Solo
-from flambeau.training.evaluation import Scores, evaluate
-from flambeau.training.metric_set import MetricSet
 
 
 def read_settings(run: RunDirectory) -> JobSettings:
@@ -61,36 +56,6 @@ def attach_tables(model: nn.Module, checkpoint: Path) -> None:
         from flambeau.embeddings.saved import attach_saved_tables
 
         attach_saved_tables(model, checkpoint)
-
-
-def evaluate_run(
-    run: RunDirectory, settings: JobSettings, which: str, data: Any, metrics: tuple[str, ...]
-) -> Scores:
-    """Metrics of a checkpoint on `data`, or on the job's validation data."""
-    source = open_given(run, settings, data)
-    return evaluate_model(run, settings, load_model(run, settings, which), source, metrics)
-
-
-def evaluate_model(
-    run: RunDirectory,
-    settings: JobSettings,
-    model: nn.Module,
-    source: Source,
-    metrics: tuple[str, ...],
-) -> Scores:
-    """Metrics of a model on a source, in this process."""
-    whole = open_data.wants_whole_batch(settings)
-    binder = open_data.make_binder(settings, model, source, whole_batch=whole)
-    loss = None
-    if settings.step is None or settings.loss is not None:
-        loss = open_model.open_loss(settings, open_model.code_loader(run))
-    transform = open_data.image_transform(settings.images, source, train=False, seed=settings.seed)
-    binder = suit(model, source, binder, transform)
-    size = settings.evaluation.batch_size or settings.batch_size
-    batches = in_order(source, binder, size)
-    names = MetricSet(metrics, loss, settings.evaluation.exact_rows)
-    prepared = map(transform, batches) if transform is not None else batches
-    return evaluate(model, prepared, binder, loss, names, Solo())
 
 
 def loss_names(settings: JobSettings) -> str | dict[str, str | None] | None:

@@ -39,6 +39,29 @@ def evaluate(
     device: torch.device = CPU,
 ) -> Scores:
     """Metrics over the rows of all workers; the model is left in the mode it was in."""
+    totals = accumulate(model, batches, binder, loss, metrics, autocast, device)
+    loss_sum, rows = group.sum(totals).tolist()
+    return scores(loss_sum if loss else None, int(rows), metrics.results(group))
+
+
+def scores(loss_sum: float | None, rows: int, metrics: dict[str, float]) -> Scores:
+    """The outcome of an evaluation from its sums; None if there is no loss."""
+    if not rows:
+        raise DataError("the validation data has no rows")
+    values = {} if loss_sum is None else {"loss": loss_sum / rows}
+    return Scores({**values, **metrics}, rows)
+
+
+def accumulate(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    binder: Binder,
+    loss: Loss | None,
+    metrics: MetricSet,
+    autocast: Autocast = contextlib.nullcontext,
+    device: torch.device = CPU,
+) -> torch.Tensor:
+    """Count batches in `metrics`; the sum of loss x rows, and the rows (float64 [2])."""
     training = model.training
     model.eval()
     totals = torch.zeros(2, dtype=torch.float64)
@@ -55,8 +78,4 @@ def evaluate(
                 metrics.update(output, label, weight, binder.group(batch))
     finally:
         model.train(training)
-    loss_sum, rows = group.sum(totals).tolist()
-    if not rows:
-        raise DataError("the validation data has no rows")
-    values = {} if loss is None else {"loss": loss_sum / rows}
-    return Scores({**values, **metrics.results(group)}, int(rows))
+    return totals

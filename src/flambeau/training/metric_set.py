@@ -55,17 +55,28 @@ class MetricSet:
 
     def results(self, group: Group) -> dict[str, float]:
         """The value of every metric over the rows of all workers."""
-        own = {name: _pack(metric.state()) for name, metric in self._named().items()}
-        gathered = [
-            msgspec.msgpack.decode(data, type=dict[str, dict[str, _Array]])
-            for data in group.gather(msgspec.msgpack.encode(own))
-        ]
-        self._prepare({name for states in gathered for name in states})
-        values = {}
+        gathered = [_decode(data) for data in group.gather(self.state())]
+        self._prepare(sorted({name for states in gathered for name in states}))
         for name, metric in self._named().items():
             metric.merge([_unpack(states[name]) for states in gathered if name in states])
-            values[name] = metric.compute()
-        return values
+        return self.values()
+
+    def state(self) -> bytes:
+        """What was counted, for `add` in another process."""
+        own = {name: _pack(metric.state()) for name, metric in self._named().items()}
+        return msgspec.msgpack.encode(own)
+
+    def add(self, state: bytes) -> None:
+        """Count what another process has counted."""
+        states = _decode(state)
+        self._prepare(list(states))
+        for name, metric in self._named().items():
+            if name in states:
+                metric.add(_unpack(states[name]))
+
+    def values(self) -> dict[str, float]:
+        """The value of every metric over the rows that were counted here."""
+        return {name: metric.compute() for name, metric in self._named().items()}
 
     def _build(self, loss: Loss | None) -> dict[str, Metric]:
         name = loss.name if loss is not None else None
@@ -86,11 +97,15 @@ class MetricSet:
             for name, metric in metrics.items()
         }
 
-    def _prepare(self, names: set[str]) -> None:
+    def _prepare(self, names: Sequence[str]) -> None:
         """A worker without rows has not seen the tasks yet."""
-        for name in sorted(names):
+        for name in names:
             if "/" in name:
                 self._task(name.rsplit("/", 1)[0])
+
+
+def _decode(data: bytes) -> dict[str, dict[str, _Array]]:
+    return msgspec.msgpack.decode(data, type=dict[str, dict[str, _Array]])
 
 
 def _pack(state: dict[str, Any]) -> dict[str, _Array]:

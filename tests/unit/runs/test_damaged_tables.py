@@ -8,10 +8,11 @@ import pytest
 
 import flambeau as fb
 from flambeau.checkpoint import RunDirectory
+from flambeau.driver.evaluate import evaluate_run
 from flambeau.errors import CheckpointError
 from flambeau.inference.export import ExportOptions
 from flambeau.runs.run_export import export_run
-from flambeau.runs.trained_run import evaluate_run, read_settings
+from flambeau.runs.trained_run import read_settings
 
 sys.path.append(str(Path(__file__).parents[1] / "inference"))
 from small_runs import write_run

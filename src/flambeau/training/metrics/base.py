@@ -52,8 +52,18 @@ class Metric(ABC):
         """What this worker has accumulated, for `merge`."""
 
     @abstractmethod
+    def clear(self) -> None:
+        """Forget everything accumulated."""
+
+    @abstractmethod
+    def add(self, state: State) -> None:
+        """Add what another process has accumulated."""
+
     def merge(self, states: Sequence[State]) -> None:
         """Replace the state by the union of all workers' states (this one's among them)."""
+        self.clear()
+        for state in states:
+            self.add(state)
 
     @abstractmethod
     def compute(self) -> float:
@@ -86,10 +96,11 @@ class SumMetric(Metric):
     def state(self) -> State:
         return {"sums": self._sums}
 
-    def merge(self, states: Sequence[State]) -> None:
+    def clear(self) -> None:
         self._sums = np.zeros(0)
-        for state in states:
-            self._include(state["sums"])
+
+    def add(self, state: State) -> None:
+        self._include(state["sums"])
 
     def compute(self) -> float:
         return self._value(self._sums) if self._sums.size else float("nan")

@@ -1,7 +1,6 @@
 """Area under the ROC curve, over all rows and within groups."""
 
 import hashlib
-from collections.abc import Sequence
 from typing import final
 
 import numpy as np
@@ -53,9 +52,9 @@ class Auc(Metric):
 
     def __init__(self, *, loss_name: str | None = None, exact_rows: int = 5_000_000) -> None:
         super().__init__(loss_name=loss_name, exact_rows=exact_rows)
-        self._clear()
+        self.clear()
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         self._rows = _ScoredRows()
         self._histogram: Array = np.zeros((0, _BINS))
 
@@ -88,13 +87,11 @@ class Auc(Metric):
     def state(self) -> State:
         return {**self._rows.columns(), "histogram": self._histogram.copy()}
 
-    def merge(self, states: Sequence[State]) -> None:
-        self._clear()
-        for state in states:
-            self._include(state)
-            if len(state["histogram"]):
-                self._count()
-                self._histogram += state["histogram"]
+    def add(self, state: State) -> None:
+        self._include(state)
+        if len(state["histogram"]):
+            self._count()
+            self._histogram += state["histogram"]
 
     def compute(self) -> float:
         if len(self._histogram):
@@ -120,6 +117,9 @@ class GroupedAuc(Metric):
 
     def __init__(self, *, loss_name: str | None = None, exact_rows: int = 5_000_000) -> None:
         super().__init__(loss_name=loss_name, exact_rows=exact_rows)
+        self.clear()
+
+    def clear(self) -> None:
         self._rows = _ScoredRows(grouped=True)
 
     def _add(self, rows: LabelledRows) -> None:
@@ -130,10 +130,8 @@ class GroupedAuc(Metric):
     def state(self) -> State:
         return self._rows.columns()
 
-    def merge(self, states: Sequence[State]) -> None:
-        self._rows = _ScoredRows(grouped=True)
-        for state in states:
-            self._rows.add(state)
+    def add(self, state: State) -> None:
+        self._rows.add(state)
 
     def compute(self) -> float:
         columns = self._rows.columns()

@@ -39,6 +39,9 @@ class TopMetric(Metric):
     ) -> None:
         super().__init__(loss_name=loss_name, exact_rows=exact_rows)
         self._k = k
+        self.clear()
+
+    def clear(self) -> None:
         self._sums = np.zeros(2)
         self._chunks: list[State] = []
 
@@ -58,9 +61,9 @@ class TopMetric(Metric):
     def state(self) -> State:
         return {"sums": self._sums, **_joined(self._chunks)}
 
-    def merge(self, states: Sequence[State]) -> None:
-        self._sums = np.sum([state["sums"] for state in states], axis=0)
-        self._chunks = [{name: state[name] for name in _COLUMNS} for state in states]
+    def add(self, state: State) -> None:
+        self._sums += state["sums"]
+        self._chunks.append({name: state[name] for name in _COLUMNS})
 
     def compute(self) -> float:
         values, weights = self._of_groups(_joined(self._chunks))
