@@ -1,6 +1,5 @@
 """The directory of one run: what is where, who may use it, and whether it goes on from before."""
 
-import errno
 import fcntl
 import os
 import shutil
@@ -15,7 +14,7 @@ import yaml
 from flambeau.checkpoint.changes import CHANGEABLE, differences
 from flambeau.checkpoint.durable import TEMPORARY, write_atomically
 from flambeau.checkpoint.manifest import MANIFEST
-from flambeau.checkpoint.os_errors import machine_reason
+from flambeau.checkpoint.os_errors import file_reason
 from flambeau.errors import RunDirectoryError
 
 #: What to tell people; where arrays are stored is nobody's setting.
@@ -190,23 +189,13 @@ def _is_ours(entry: Path) -> bool:
     return entry.name == ".lock" or (entry.name[0] == "." and entry.suffix == TEMPORARY)
 
 
-#: What else can be wrong with a directory, besides what `machine_reason` knows.
-_OF_A_PATH = {
-    errno.EACCES: "no permission to write there; choose another run_dir",
-    errno.EPERM: "no permission to write there; choose another run_dir",
-    errno.EEXIST: "a file is in its place; choose another run_dir",
-    errno.ENOTDIR: "a file is in its place; choose another run_dir",
-}
-
-
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Errors of the operating system as what they mean for a run directory."""
     try:
         yield
     except OSError as error:
-        reason = machine_reason(error.errno, elsewhere="choose another run_dir")
-        reason = reason or _OF_A_PATH.get(error.errno or 0, str(error))
+        reason = file_reason(error.errno, elsewhere="choose another run_dir") or str(error)
         raise RunDirectoryError(f"cannot use {path} as a run directory: {reason}") from error
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import typer
 
+from flambeau.checkpoint.os_errors import file_reason
 from flambeau.errors import (
     CheckpointError,
     JobFailedError,
@@ -32,6 +33,12 @@ def as_exit_codes() -> Iterator[None]:
     except JobFailedError as error:
         say_error(str(error))
         raise typer.Exit(1) from None
+    except OSError as error:
+        reason = file_reason(error.errno)
+        if reason is None:
+            raise
+        say_error(f"{error.filename or 'a file'}: {reason}")
+        raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
         raise typer.Exit(130) from None

@@ -64,17 +64,20 @@ class FolderPrediction:
         missing = folder.begin(parts)
         on_rows(folder.rows_done([part for part in parts if part not in missing]))
         workers = self.job.workers(self.options.workers, len(missing), "predicted")
-        if workers > 1:
-            self.job.work(
-                missing,
-                workers,
-                on_rows,
-                ways_on="; run the same command again to resume",
-                batch_size=self.options.batch_size,
-                out=str(path.resolve()),
-            )
-        elif missing:
-            self._here(path, missing, on_rows)
+        try:
+            if workers > 1:
+                self.job.work(
+                    missing,
+                    workers,
+                    on_rows,
+                    ways_on="; run the same command again to resume",
+                    batch_size=self.options.batch_size,
+                    out=str(path.resolve()),
+                )
+            elif missing:
+                self._here(path, missing, on_rows)
+        finally:
+            folder.remove_partial()
         return folder.complete(parts)
 
     def _here(self, path: Path, parts: Sequence[Part], on_rows: OnRows) -> None:

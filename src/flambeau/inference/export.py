@@ -14,6 +14,7 @@ from torch import nn
 
 from flambeau.checkpoint.durable import TEMPORARY
 from flambeau.checkpoint.manifest import FileEntry
+from flambeau.checkpoint.os_errors import named
 from flambeau.checkpoint.soundness import file_entry
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
@@ -103,7 +104,8 @@ def write_export(
     partial = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}{TEMPORARY}")
     partial.mkdir()
     try:
-        description = _Writing(trained, options, base).into(partial)
+        with named(folder):
+            description = _Writing(trained, options, base).into(partial)
         os.rename(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

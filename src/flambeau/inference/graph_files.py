@@ -1,16 +1,18 @@
 """A model's graph as a file, in one of four formats, and back as a function of tensors."""
 
+import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
+from flambeau.checkpoint.os_errors import named
 from flambeau.config.settings import nearest
 from flambeau.errors import (
     ConfigError,
@@ -90,14 +92,22 @@ def save(
         if kind == "pt2":
             # Examples of inputs would be pickled; without them nothing in the file is.
             program._example_inputs = None
-            torch.export.save(program, path)
+            _write(path, lambda file: torch.export.save(program, file))
         elif kind == "torch":
-            torch.save(_plain(program), path)
+            _write(path, lambda file: torch.save(_plain(program), file))
         elif kind == "torchscript":
             traced: Any = torch.jit.trace(model, tuple(example), check_trace=False)  # type: ignore[no-untyped-call]
-            torch.jit.save(traced, str(path))
+            _write(path, lambda file: torch.jit.save(traced, file))
         else:
             _save_onnx(path, program, inputs, outputs)
+
+
+def _write(path: Path, save: Callable[[BinaryIO], None]) -> None:
+    """Write what `save` does; torch itself ends the process when a disk is full."""
+    buffer = io.BytesIO()
+    save(buffer)
+    with named(path):
+        path.write_bytes(buffer.getbuffer())
 
 
 def load(kind: Format, path: Path, *, trust: bool = False) -> Graph:

@@ -45,11 +45,14 @@ class PredictionsFolder:
         return [part for part in parts if not self._has(part)]
 
     def complete(self, parts: Sequence[Part]) -> int:
-        """Note that everything is there, and remove what killed processes left; how many rows."""
-        for left in self.path.glob(f".part-*{TEMPORARY}"):
-            left.unlink(missing_ok=True)
+        """Note that everything is there; how many rows."""
         self._write(parts, complete=True)
         return sum(rows_of_file(self.path / part.file_name) for part in parts)
+
+    def remove_partial(self) -> None:
+        """Remove what killed processes left of parts that are not complete."""
+        for left in self.path.glob(f".part-*{TEMPORARY}"):
+            left.unlink(missing_ok=True)
 
     def rows_done(self, parts: Sequence[Part]) -> int:
         """How many rows are there already."""

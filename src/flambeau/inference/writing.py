@@ -9,6 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from flambeau.checkpoint.durable import TEMPORARY
+from flambeau.checkpoint.os_errors import named
 from flambeau.errors import ConfigError, DataError
 
 #: What a single file of predictions may be called; anything else without a suffix is a folder.
@@ -30,7 +31,8 @@ def write_predictions(batches: Iterator[pa.RecordBatch], out: Path) -> int:
     # Two processes that write the same file must not write into each other's.
     partial = out.with_name(f".{out.name}.{secrets.token_hex(4)}{TEMPORARY}")
     try:
-        rows = _write(batches, partial, csv=out.suffix == ".csv")
+        with named(out):
+            rows = _write(batches, partial, csv=out.suffix == ".csv")
         partial.replace(out)
     finally:
         partial.unlink(missing_ok=True)

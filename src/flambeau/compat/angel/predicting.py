@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from flambeau.checkpoint.durable import TEMPORARY
+from flambeau.checkpoint.os_errors import named, require_writable
 from flambeau.compat.angel import rows
 from flambeau.compat.angel.losses import LABEL
 from flambeau.compat.angel.model import AngelModel, load
@@ -31,6 +32,7 @@ def predict(job: AngelJob) -> tuple[Path, int]:
     out = Path(job.predict_output_path)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"predictOutputPath:{out} exists already; remove it, or use another name")
+    require_writable(out / PART)
     model = load(job.torch_model_path, job.angel_model_input_path or None)
     if not model.begins_trained:
         raise ConfigError(
@@ -69,7 +71,10 @@ def _write(batches: Iterator[pa.RecordBatch], path: Path) -> int:
     partial = path.with_name(f".{path.name}{TEMPORARY}")
     count = 0
     try:
-        with pyarrow.csv.CSVWriter(str(partial), schema, write_options=options) as writer:
+        with (
+            named(path),
+            pyarrow.csv.CSVWriter(str(partial), schema, write_options=options) as writer,
+        ):
             for batch in batches:
                 writer.write_batch(batch)
                 count += batch.num_rows

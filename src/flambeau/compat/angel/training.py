@@ -6,6 +6,7 @@ from typing import final
 
 from flambeau.checkpoint import RunDirectory, lease, resolve
 from flambeau.checkpoint.new_run import new_run_directory
+from flambeau.checkpoint.os_errors import require_writable
 from flambeau.compat.angel import rows, saved
 from flambeau.compat.angel.decay import EpochDecay
 from flambeau.compat.angel.losses import LABEL
@@ -43,6 +44,11 @@ class Training:
     def __init__(self, job: AngelJob) -> None:
         self._job = job = sized_by_session(job) if job.cluster == "spark" else job
         self._output = output_file(job)
+        # Found out now, not after the training.
+        if self._output is not None:
+            require_writable(self._output)
+        if job.angel_model_output_path:
+            require_writable(Path(job.angel_model_output_path) / saved.DENSE)
         self.model: AngelModel = load(job.torch_model_path, job.angel_model_input_path or None)
         self._form = rows.data_format(job, self.model.contract)
         #: What is learned for the labels of the data; a job that does not say so has it recognised.

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from flambeau.checkpoint.os_errors import named
 from flambeau.data.generated.settings import ClickLog, Format, Task
 from flambeau.data.generated.truth import TaskScoring, Truth
 from flambeau.errors import DataError
@@ -60,9 +62,16 @@ def generate_clicks(
         format=format,
         labels=tuple(labels),
     )
+    is_new = not Path(out).exists()
     folder = _prepared(Path(out), force=force)
-    truth = write_log(log, folder, CHUNK_ROWS[format], progress or (lambda rows: None))
-    truth.write(folder / TRUTH)
+    try:
+        truth = write_log(log, folder, CHUNK_ROWS[format], progress or (lambda rows: None))
+        truth.write(folder / TRUTH)
+    except BaseException:
+        _remove_log(folder)
+        if is_new:
+            folder.rmdir()
+        raise
     return truth
 
 
@@ -80,8 +89,7 @@ def write_log(
     overall, by_day = TaskScoring(scored_tasks(log)), []
     for day in range(log.days):
         scoring = TaskScoring(scored_tasks(log))
-        writer = _writer(log, folder, day)
-        try:
+        with _writer(log, folder, day) as writer:
             for part in _chunks(log.day_rows(day), chunk_rows):
                 drawn = draw(world, day, part.start, len(part))
                 result = outcomes(log, probabilities, drawn)
@@ -89,8 +97,6 @@ def write_log(
                 overall.add(result.scored)
                 scoring.add(result.scored)
                 progress(len(part))
-        finally:
-            writer.close()
         by_day.append(scoring.scores())
     return Truth(settings=log, overall=overall.scores(), by_day=tuple(by_day))
 
@@ -99,11 +105,17 @@ def _chunks(rows: range, size: int) -> Iterator[range]:
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-def _writer(log: ClickLog, folder: Path, day: int) -> DayWriter:
+@contextmanager
+def _writer(log: ClickLog, folder: Path, day: int) -> Iterator[DayWriter]:
     from flambeau.data.generated.day_files import ParquetDay, TextDay
 
     path = folder / f"day_{day}.{log.format}"
-    return TextDay(path) if log.format == "tsv" else ParquetDay(path, log, day)
+    with named(path):
+        writer = TextDay(path) if log.format == "tsv" else ParquetDay(path, log, day)
+        try:
+            yield writer
+        finally:
+            writer.close()
 
 
 def _prepared(folder: Path, *, force: bool) -> Path:
@@ -117,6 +129,11 @@ def _prepared(folder: Path, *, force: bool) -> Path:
             f"{folder} is not empty: it has {there[0]}; use another folder, "
             "or replace the click log that is in it (--force, in Python force=True)"
         )
-    for name in filter(_OURS.fullmatch, there):
-        (folder / name).unlink()
+    _remove_log(folder)
     return folder
+
+
+def _remove_log(folder: Path) -> None:
+    for path in folder.iterdir():
+        if _OURS.fullmatch(path.name):
+            path.unlink()

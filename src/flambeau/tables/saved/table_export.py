@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from flambeau.checkpoint.durable import TEMPORARY
+from flambeau.checkpoint.os_errors import named
 from flambeau.config.tables import TableSpec
 from flambeau.tables.precision import COMPUTED
 from flambeau.tables.saved.mapped import MappedTable
@@ -30,7 +31,7 @@ def write_vectors(spec: TableSpec, batches: Iterator[pa.RecordBatch], out: Path)
     partial = out.with_name(f".{out.name}{TEMPORARY}")
     rows = 0
     try:
-        with pyarrow.parquet.ParquetWriter(str(partial), _schema(spec)) as writer:
+        with named(out), pyarrow.parquet.ParquetWriter(str(partial), _schema(spec)) as writer:
             for batch in batches:
                 writer.write_batch(batch)
                 rows += batch.num_rows
