@@ -15,6 +15,7 @@ from flambeau.checkpoint.store import (
     Others,
     Snapshot,
     TrainingState,
+    explained,
     make_room,
     take_snapshot,
     write_snapshot,
@@ -106,7 +107,8 @@ class CheckpointSaver:
     def _begin(self, step: int, begin: Callable[[Path], Others]) -> Others:
         directory = make_room(self._run, step)
         try:
-            return begin(directory)
+            with explained(self._run, step):
+                return begin(directory)
         except BaseException:
             remove_checkpoint(directory)
             raise

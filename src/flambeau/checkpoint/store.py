@@ -2,7 +2,8 @@
 
 import errno
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -89,11 +90,9 @@ def write_checkpoint(run: RunDirectory, state: TrainingState) -> Path:
 def make_room(run: RunDirectory, step: int) -> Path:
     """The empty directory of a new checkpoint, in place of an earlier one of the same step."""
     directory = checkpoint_path(run, step)
-    try:
+    with explained(run, step):
         remove_checkpoint(directory)
         directory.mkdir(parents=True)
-    except OSError as error:
-        raise CheckpointError(_not_written(run, step, error)) from error
     return directory
 
 
@@ -103,18 +102,25 @@ def write_snapshot(run: RunDirectory, snapshot: Snapshot, others: Others | None 
     `others` waits for files that somebody else writes into its directory (see `make_room`).
     """
     directory = checkpoint_path(run, snapshot.step)
-    try:
-        if others is None:
-            make_room(run, snapshot.step)
-        _write(directory, snapshot, others)
-        mark_latest(run, snapshot.step, snapshot.metrics)
-    except OSError as error:
-        remove_checkpoint(directory)
-        raise CheckpointError(_not_written(run, snapshot.step, error)) from error
-    except BaseException:
-        remove_checkpoint(directory)
-        raise
+    with explained(run, snapshot.step):
+        try:
+            if others is None:
+                make_room(run, snapshot.step)
+            _write(directory, snapshot, others)
+            mark_latest(run, snapshot.step, snapshot.metrics)
+        except BaseException:
+            remove_checkpoint(directory)
+            raise
     return directory
+
+
+@contextmanager
+def explained(run: RunDirectory, step: int) -> Iterator[None]:
+    """Let errors of the operating system say which checkpoint was not written, and the last."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(_not_written(run, step, error)) from error
 
 
 def read_checkpoint(path: Path) -> TrainingState:

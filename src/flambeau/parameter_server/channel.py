@@ -155,7 +155,9 @@ class Channel:
         )
 
 
-def _exception(refused: Refused, shard: int) -> FlambeauError:
+def _exception(refused: Refused, shard: int) -> Exception:
+    if refused.errno:
+        return OSError(refused.errno, refused.text)
     kind = getattr(errors, refused.error, None)
     if isinstance(kind, type) and issubclass(kind, FlambeauError):
         return kind(refused.text)

@@ -176,11 +176,15 @@ class Done(_Message, frozen=True):
 
 
 class Refused(_Message, frozen=True):
-    """What was asked is wrong; `error` is the name of the exception to raise."""
+    """What was asked is wrong; `error` is the name of the exception to raise.
+
+    `errno` and `text` are those of an `OSError`; 0 for all others.
+    """
 
     number: int
     error: str
     text: str
+    errno: int = 0
 
 
 Request = Declare | Load | Initialise | Pull | Push | TakeSnapshot | AwaitSnapshot

@@ -12,7 +12,7 @@ import zmq
 from flambeau.config.tables import TableSpec
 from flambeau.coordination.activity import stores
 from flambeau.coordination.round_messages import Commit, NormReply, NormRequest, Staged
-from flambeau.errors import CheckpointError, FlambeauError, ProtocolError, SnapshotLostError
+from flambeau.errors import FlambeauError, ProtocolError, SnapshotLostError
 from flambeau.messaging import Envelope, Server
 from flambeau.parameter_server import requests
 from flambeau.parameter_server.gradient import Gradient
@@ -125,8 +125,15 @@ class Service:
                 raise ProtocolError(f"a server does not take {type(message).__name__}")
             handler(self, envelope, message)
         except FlambeauError as error:
-            number = getattr(message, "number", 0)
-            self._reply(envelope, Refused(number, type(error).__name__, str(error)))
+            self._refuse(envelope, error)
+
+    def _refuse(self, envelope: Envelopes, error: FlambeauError | OSError) -> None:
+        number = getattr(envelope.message, "number", 0)
+        refused = Refused(number, type(error).__name__, str(error))
+        if isinstance(error, OSError) and error.errno:
+            text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+            refused = Refused(number, "OSError", text, error.errno)
+        self._reply(envelope, refused)
 
     # Requests
 
@@ -285,10 +292,7 @@ class Service:
     def _own(self, directory: str) -> Path:
         """A directory of the run, as it is on this machine."""
         path = (self.shard.settings.directory or Path()) / directory
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CheckpointError(f"cannot write in {path}: {error}") from error
+        path.mkdir(parents=True, exist_ok=True)
         return path
 
     def _take_snapshot(self, envelope: Envelopes, message: TakeSnapshot) -> None:
@@ -296,13 +300,17 @@ class Service:
             raise SnapshotLostError("a server has nothing to save yet: it has just been replaced")
         if self._snapshot is None or self._snapshot.name != message.name:
             self._abandon_snapshot()
-            self._snapshot = ShardSnapshot(
-                self.shard,
-                message.name,
-                self._own(message.directory),
-                track=message.track,
-                incremental=message.incremental,
-            )
+            try:
+                self._snapshot = ShardSnapshot(
+                    self.shard,
+                    message.name,
+                    self._own(message.directory),
+                    track=message.track,
+                    incremental=message.incremental,
+                )
+            except OSError as error:
+                self._refuse(envelope, error)
+                return
         self._reply(envelope, SnapshotBegun(message.number))
 
     def _abandon_snapshot(self) -> None:
@@ -331,13 +339,12 @@ class Service:
                 self._answer_snapshot(envelope, snapshot)
 
     def _answer_snapshot(self, envelope: Envelopes, snapshot: ShardSnapshot) -> None:
-        number = getattr(envelope.message, "number", 0)
         try:
             files, tables = snapshot.result()
         except (FlambeauError, OSError) as error:
-            name = "CheckpointError"
-            self._reply(envelope, Refused(number, name, f"the snapshot failed: {error}"))
+            self._refuse(envelope, error)
         else:
+            number = getattr(envelope.message, "number", 0)
             self._reply(envelope, SnapshotDone(number, files, tables))
 
     # Signs of life

@@ -12,7 +12,12 @@ from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.coordination.protocol import RoleDone, RoleFailed, RoleJoined
 from flambeau.errors import FlambeauError, JobFailedError, UserError
 from flambeau.roles.role_modules import ROLES
-from flambeau.roles.tracebacks import recognised, users_traceback, whole_traceback
+from flambeau.roles.tracebacks import (
+    is_of_the_machine,
+    recognised,
+    users_traceback,
+    whole_traceback,
+)
 
 _LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "gloo", "Broken pipe")
 
@@ -59,7 +64,8 @@ def _failure(child: ChildSpec, error: BaseException) -> RoleFailed:
         # Trying again helps with none of these; the same part raises the same again.
         user_error=isinstance(error, UserError | JobFailedError)
         or child.spec.role.takes_parts
-        or (known is not None and not ours),
+        or (known is not None and not ours)
+        or (ours and is_of_the_machine(error)),
         lost_peer=lost,
     )
 

@@ -35,6 +35,11 @@ def recognised(error: BaseException) -> str | None:
     return None
 
 
+def is_of_the_machine(error: BaseException) -> bool:
+    """Return whether a full disk or the like is the cause, so that a restart does not help."""
+    return any(machine_reason(_error_number(cause)) is not None for cause in _chain(error))
+
+
 def _error_number(error: BaseException) -> int | None:
     if isinstance(error, MemoryError):
         return errno.ENOMEM

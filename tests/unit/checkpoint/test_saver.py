@@ -122,6 +122,21 @@ def test_a_full_disk_is_raised_by_the_next_call(
     writer.close()
 
 
+@pytest.mark.parametrize("when", ["begin", "finish"])
+def test_a_full_disk_of_those_who_save_with_it_names_the_last_checkpoint(
+    run: RunDirectory, make_state: MakeState, when: str
+) -> None:
+    full = fail_with(OSError(errno.ENOSPC, "No space left on device"))
+    begin = full if when == "begin" else lambda _: full
+    writer = CheckpointSaver(run, keep=2)
+    writer.save(make_state(1))
+    message = r"no space left in .*; the checkpoint of step 2 was not written, step-00000001 is"
+    with pytest.raises(CheckpointError, match=message) as caught, writer:
+        writer.save(make_state(2), begin=begin)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000001"]
+
+
 def test_after_an_error_it_goes_on(
     run: RunDirectory, make_state: MakeState, monkeypatch: pytest.MonkeyPatch
 ) -> None:

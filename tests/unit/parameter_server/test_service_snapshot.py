@@ -1,5 +1,7 @@
 """Snapshots of shards that go on meanwhile, and shards that begin with them."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -268,12 +270,26 @@ def test_a_directory_that_cannot_be_written_is_an_error_and_the_server_goes_on(t
         client = servers.worker(0, [ITEM])
         take(servers, "one", tmp_path)
         (tmp_path / "file").touch()
-        with pytest.raises(CheckpointError, match="cannot write"):
+        with pytest.raises(NotADirectoryError, match="file/below: Not a directory"):
             take(servers, "two", tmp_path / "file" / "below")
         assert client.pull([(ITEM, ALL)], training=True)[0].shape == (600, 2)
         channel = take(servers, "three", tmp_path)
         channel.send(AwaitSnapshot(2, "three"))
         assert len(channel.answer(2)[0].files) == 2
+
+
+def test_a_full_disk_is_passed_on_as_such(tmp_path, monkeypatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Servers(1) as servers:
+        servers.worker(0, [ITEM])
+        monkeypatch.setattr(os, "pwrite", full)
+        channel = take(servers, "one", tmp_path)
+        channel.send(AwaitSnapshot(2, "one"))
+        with pytest.raises(OSError, match=r"item.*No space left on device") as caught:
+            channel.answer(2)
+        assert caught.value.errno == errno.ENOSPC
 
 
 def test_who_awaits_a_snapshot_that_another_one_replaced_is_told(tmp_path, monkeypatch) -> None:

@@ -172,11 +172,11 @@ def test_too_many_rows_for_the_index_are_refused(tmp_path: Path) -> None:
 
 
 def test_where_nothing_can_be_written_the_path_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"cannot write .*no/t: .*make room"):
+    with pytest.raises(FileNotFoundError, match="no/t"):
         TableFileWriter(tmp_path / "no" / "t", spec(), 1, 2)
 
 
-def test_a_full_disk_while_appending_is_a_checkpoint_error(
+def test_a_full_disk_while_appending_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> int:
@@ -184,8 +184,9 @@ def test_a_full_disk_while_appending_is_a_checkpoint_error(
 
     writer = TableFileWriter(tmp_path / "t", spec(), 1, 2)
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(CheckpointError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as caught:
         writer.append(chunk({7: 1.0}))
+    assert caught.value.filename == str(tmp_path / "t")
     writer.abandon()
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from flambeau.checkpoint.durable import sync
 from flambeau.checkpoint.manifest import FileEntry
+from flambeau.checkpoint.os_errors import named
 from flambeau.config.tables import TableSpec
 from flambeau.errors import CheckpointError
 from flambeau.tables.index.ids import Ids
@@ -69,14 +70,14 @@ class TableFileWriter:
         count = None if removed is None else removed.size
         tensors = tensors_of(spec, rows, state_width, seen=seen, removed=count)
         self._header, self._regions = lay_out(tensors)
-        with _explained(path):
+        with named(path):
             # A file of that name is not written over, since somebody may have it mapped.
             path.unlink(missing_ok=True)
             self._file = path.open("x+b", buffering=0)
 
     def append(self, chunk: Chunk) -> None:
         """Write the next rows."""
-        with _explained(self._path):
+        with named(self._path):
             for name in self._regions.keys() & ROW_BY_ROW:
                 self._put(name, getattr(chunk, name), self._written)
         self._written += chunk.ids.size
@@ -85,7 +86,7 @@ class TableFileWriter:
         """Write the index and wait until everything is on the disk; what the file now is."""
         if self._written != self._rows:
             raise CheckpointError(f"{self._path} got {self._written} rows instead of {self._rows}")
-        with _explained(self._path), self._file as file:
+        with named(self._path), self._file as file:
             if self._removed is not None:
                 self._put("removed", self._removed, 0)
             self._write(self._header, 0)
@@ -245,13 +246,3 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise CheckpointError(f"{path} is missing") from None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(
-            f"cannot write {path}: {error}; make room there, or choose another run_dir"
-        ) from error
