@@ -10,7 +10,8 @@ import zmq
 
 from flambeau.clusters.base import Launch
 from flambeau.clusters.cores import plan_cores
-from flambeau.clusters.file_transfer.mirror import INIT, Mirror, sees, write_part
+from flambeau.clusters.file_transfer.file_parts import INIT, sees, write_part
+from flambeau.clusters.file_transfer.mirror import Mirror
 from flambeau.clusters.out_of_memory import OutOfMemoryKills
 from flambeau.clusters.process_starter import make_starter
 from flambeau.clusters.role_process import OutputLines, RunningRole

@@ -7,23 +7,19 @@ from flambeau.config.plural import number_of
 from flambeau.errors import ConfigError
 
 
-class ConsistencyPolicy(ABC):
-    """What keeps replicas together."""
-
-    @abstractmethod
-    def members(self, arrived: frozenset[int]) -> frozenset[int] | None:
-        """Whose gradients are applied together, now that these have arrived. None: wait."""
+class StalenessPolicy(ABC):
+    """How far a worker may be ahead of the slowest, where gradients are applied as they come."""
 
     @abstractmethod
     def may_start(self, step: int, slowest: int) -> bool:
-        """Whether a worker that has finished `step` batches may start its next one.
+        """Return whether a worker that has finished `step` batches may start its next one.
 
-        `slowest` is how many batches the slowest worker has finished; in rounds, the open round.
+        `slowest` is how many batches the slowest worker has finished.
         """
 
 
 @final
-class Synchronous(ConsistencyPolicy):
+class Synchronous:
     """One update from all workers at each step, or from all but the `backup_workers` slowest."""
 
     def __init__(self, workers: int, backup_workers: int = 0) -> None:
@@ -35,16 +31,12 @@ class Synchronous(ConsistencyPolicy):
         self._needed = workers - backup_workers
 
     def members(self, arrived: frozenset[int]) -> frozenset[int] | None:
-        """All that have arrived, as soon as they are enough."""
+        """Return whose gradients are applied together now that these have arrived; None: wait."""
         return arrived if len(arrived) >= self._needed else None
-
-    def may_start(self, step: int, slowest: int) -> bool:
-        """Whether all rounds before `step` are closed."""
-        return step <= slowest
 
 
 @final
-class Bounded(ConsistencyPolicy):
+class Bounded(StalenessPolicy):
     """Gradients are applied as they come, but nobody is more than `staleness` batches ahead."""
 
     def __init__(self, staleness: int) -> None:
@@ -52,22 +44,14 @@ class Bounded(ConsistencyPolicy):
             raise ConfigError(f"staleness={staleness}: give 0 (in step) or more batches")
         self._staleness = staleness
 
-    def members(self, arrived: frozenset[int]) -> frozenset[int] | None:
-        """Whoever has arrived."""
-        return arrived or None
-
     def may_start(self, step: int, slowest: int) -> bool:
         """Whether the slowest is near enough."""
         return step - slowest <= self._staleness
 
 
 @final
-class Asynchronous(ConsistencyPolicy):
+class Asynchronous(StalenessPolicy):
     """Gradients are applied as they come, and nobody waits."""
-
-    def members(self, arrived: frozenset[int]) -> frozenset[int] | None:
-        """Whoever has arrived."""
-        return arrived or None
 
     def may_start(self, step: int, slowest: int) -> bool:
         """Always."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, final
 
-from flambeau.coordination.consistency import ConsistencyPolicy
+from flambeau.coordination.consistency import Synchronous
 from flambeau.errors import ProtocolError
 
 
@@ -96,7 +96,7 @@ class Rounds:
         self,
         workers: int,
         shards: int,
-        policy: ConsistencyPolicy,
+        policy: Synchronous,
         clip_norm: float | None = None,
         non_finite: Literal["skip", "fail"] = "fail",
         *,

@@ -30,6 +30,11 @@ class Batch(Mapping[str, Column]):
     index: int = field(default=0, compare=False)
     left_out: int = field(default=0, compare=False)
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it belongs in a worker's training: no two of its batches have the same."""
+        return self.epoch, self.index
+
     def __getitem__(self, name: str) -> Column:
         return self.columns[name]
 

@@ -5,12 +5,13 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 import torch
 
 from flambeau.config import Loading
+from flambeau.coordination.plans import HomePlan, IndexedPlan, StreamedPlan
 from flambeau.data.batch import Batch, concatenate
 from flambeau.data.binding import Binder
 from flambeau.data.read_ahead import ReadAhead
@@ -44,41 +45,6 @@ class StepRows:
 
 
 Steps = ReadAhead[StepRows] | Generator[StepRows, None, None]
-
-
-class IndexedPlanLike(Protocol):
-    """What is asked of a plan for rows by number."""
-
-    def steps(self, start: int = 0) -> int: ...
-    def all_rows(self, step: int, start: int = 0) -> int: ...
-    def indices_of_steps(
-        self, epoch: int, first: int, last: int, worker: int, start: int = 0
-    ) -> list[np.ndarray]: ...
-
-
-class PieceLike(Protocol):
-    """A range of rows of a shard."""
-
-    @property
-    def shard(self) -> int: ...
-    @property
-    def start(self) -> int: ...
-    @property
-    def stop(self) -> int: ...
-
-
-class StreamedPlanLike(Protocol):
-    """What is asked of a plan for shards."""
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def shuffle(self) -> bool: ...
-    @property
-    def batch_size(self) -> int: ...
-    def steps(self, start: int = 0) -> int: ...
-    def all_rows(self, step: int, start: int = 0) -> int: ...
-    def pieces(self, epoch: int, worker: int) -> Sequence[PieceLike]: ...
 
 
 class Loader(ABC):
@@ -119,7 +85,7 @@ class IndexedLoader(Loader):
     def __init__(
         self,
         source: IndexedSource,
-        plan: IndexedPlanLike,
+        plan: IndexedPlan,
         worker: int,
         binder: Binder,
         transform: Transform | None,
@@ -223,7 +189,7 @@ class StreamedLoader(Loader):
     def __init__(
         self,
         source: StreamedSource,
-        plan: StreamedPlanLike,
+        plan: StreamedPlan | HomePlan,
         worker: int,
         binder: Binder,
         transform: Transform | None,

@@ -5,10 +5,11 @@ Which rows are in batch k of a task depends on the task alone, never on who read
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 
+from flambeau.coordination.tasks import Task
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.loader import Transform, cut, mix
@@ -18,21 +19,6 @@ from flambeau.data.source import IndexedSource, IterableSource, Share, StreamedS
 _BATCHES = 1 << 32
 
 
-class TaskLike(Protocol):
-    """A piece of an epoch; see `coordination.tasks`."""
-
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def start(self) -> int: ...
-    @property
-    def stop(self) -> int: ...
-    @property
-    def first_batch(self) -> int: ...
-
-
 class TaskReader(ABC):
     """Reads tasks of one source."""
 
@@ -40,14 +26,14 @@ class TaskReader(ABC):
         self._binder, self._transform = binder, transform
         self.batch_size = batch_size
 
-    def read(self, task: TaskLike) -> Iterator[tuple[int, Batch]]:
+    def read(self, task: Task) -> Iterator[tuple[int, Batch]]:
         """The batches of a task from its first that is not done, with their numbers."""
         for number, batch in enumerate(self._read(task), start=task.first_batch):
             batch = batch.at(task.epoch, task.number * _BATCHES + number)
             yield number, batch if self._transform is None else self._transform(batch)
 
     @abstractmethod
-    def _read(self, task: TaskLike) -> Iterator[Batch]:
+    def _read(self, task: Task) -> Iterator[Batch]:
         """Assembled batches, from the first that is not done."""
 
 
@@ -66,7 +52,7 @@ class IndexedTasks(TaskReader):
         super().__init__(binder, transform, batch_size)
         self._source, self._order = source, order
 
-    def _read(self, task: TaskLike) -> Iterator[Batch]:
+    def _read(self, task: Task) -> Iterator[Batch]:
         rows = self._order(task.epoch)(np.arange(task.start, task.stop, dtype=np.int64))
         for start in range(task.first_batch * self.batch_size, rows.size, self.batch_size):
             chosen = rows[start : start + self.batch_size]
@@ -98,7 +84,7 @@ class StreamedTasks(TaskReader):
         self._window = window
         self._kept: tuple[int, int, Batch] | None = None
 
-    def _read(self, task: TaskLike) -> Iterator[Batch]:
+    def _read(self, task: Task) -> Iterator[Batch]:
         shard, size = task.number % len(self._shards), self.batch_size
         start = task.start + task.first_batch * size
         if start >= task.stop:
@@ -146,7 +132,7 @@ class SharedTasks(TaskReader):
         super().__init__(binder, transform, batch_size)
         self._source, self._shares, self._seed = source, shares, seed
 
-    def _read(self, task: TaskLike) -> Iterator[Batch]:
+    def _read(self, task: Task) -> Iterator[Batch]:
         share = Share(task.number, self._shares, task.epoch, self._seed)
         for number, batch in enumerate(self._source.batches(share, self.batch_size)):
             if number >= task.first_batch:

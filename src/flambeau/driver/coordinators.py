@@ -1,10 +1,8 @@
 """What the coordinator decides while workers train, by the way they agree."""
 
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, final
 
 from flambeau.config import JobSettings
@@ -22,6 +20,7 @@ from flambeau.coordination.protocol import (
 )
 from flambeau.coordination.round_messages import Commit, NormReply, NormRequest, Staged
 from flambeau.coordination.rounds import Rounds
+from flambeau.coordination.step_sums import StepSums
 
 PROGRESS_SECONDS = 0.5
 
@@ -108,18 +107,6 @@ class PassiveCoordinator(TrainingCoordinator):
             self.stage.send(spec, Stop())
 
 
-@dataclass
-class _Totals:
-    """Pulses of all workers since progress was last told."""
-
-    loss: float = 0.0
-    rows: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-    data_seconds: float = 0.0
-    communication_seconds: list[float] = field(default_factory=list)
-
-
 @final
 class RoundCoordinator(TrainingCoordinator):
     """Synchronous servers: every round is closed here, once for all shards."""
@@ -142,7 +129,7 @@ class RoundCoordinator(TrainingCoordinator):
         self._generation = generation
         self._peers: dict[int, bytes] = {}
         self._rounds: Rounds | None = None
-        self._totals = _Totals()
+        self._sums = StepSums()
         self._told = time.monotonic()
         self._last: dict[str, Any] = {}
 
@@ -219,35 +206,21 @@ class RoundCoordinator(TrainingCoordinator):
                 self.stage.send_peer(peer, message)
 
     def _pulse(self, fields: dict[str, Any]) -> None:
-        totals = self._totals
-        totals.loss += fields["loss"]
-        totals.rows += fields["rows"]
-        totals.steps += fields["steps"]
-        totals.seconds += fields["seconds"]
-        totals.data_seconds += fields["data_seconds"]
-        totals.communication_seconds.append(fields["communication_seconds"])
+        loss, rows, steps, *seconds = fields["sums"]
+        self._sums += StepSums(loss, int(rows), int(steps), *seconds)
         if fields["step"] >= self._last.get("step", 0):
             self._last = fields
 
     def _tell(self, now: float) -> None:
-        totals, elapsed = self._totals, now - self._told
-        self._totals, self._told = _Totals(), now
-        if not totals.rows:
-            return
-        steps = max(1, totals.steps)
-        waits = totals.communication_seconds
-        waiting = sum(waits) / max(1, len(waits))
-        step, data = totals.seconds / steps, totals.data_seconds / steps
-        self.stage.emit(
-            "progress",
-            step=self._last["step"],
-            epoch=self._last["epoch"],
-            steps_total=self._last["steps_total"],
-            rows=self._last["position_rows"],
-            rows_per_second=totals.rows / max(elapsed, 1e-9),
-            loss=totals.loss / totals.rows if totals.rows else math.nan,
-            lr=self._last["lr"],
-            data_seconds=data,
-            compute_seconds=max(0.0, step - data - waiting),
-            communication_seconds=waiting,
-        )
+        sums, elapsed = self._sums, now - self._told
+        self._sums, self._told = StepSums(), now
+        if sums.rows:
+            self.stage.emit(
+                "progress",
+                step=self._last["step"],
+                epoch=self._last["epoch"],
+                steps_total=self._last["steps_total"],
+                rows=self._last["position_rows"],
+                lr=self._last["lr"],
+                **sums.progress(elapsed),
+            )

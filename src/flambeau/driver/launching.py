@@ -8,7 +8,7 @@ from typing import Any
 from flambeau import config
 from flambeau.clusters.base import Cluster, Launch
 from flambeau.clusters.file_transfer.carrier import Carrier, remove_traces
-from flambeau.clusters.file_transfer.mirror import TOKEN
+from flambeau.clusters.file_transfer.file_parts import TOKEN
 from flambeau.clusters.local import LOOPBACK, LocalCluster
 from flambeau.clusters.open_files import raise_open_files
 from flambeau.config import Recovery

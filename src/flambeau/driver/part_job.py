@@ -12,8 +12,8 @@ from flambeau.checkpoint import RunDirectory, lease
 from flambeau.clusters.cores import core_quota
 from flambeau.config import DatasetData, FileData, JobSettings, Local
 from flambeau.coordination.protocol import Role
-from flambeau.data import Source, StreamedSource
 from flambeau.data.data_kinds import as_files, is_paths
+from flambeau.data.source import Source, StreamedSource
 from flambeau.driver.launching import run_topology
 from flambeau.driver.part_coordinator import OnPart, OnRows, PartCoordinator
 from flambeau.driver.run import finish

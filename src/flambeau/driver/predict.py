@@ -13,8 +13,8 @@ import pyarrow as pa
 from flambeau.checkpoint import RunDirectory, resolve
 from flambeau.checkpoint.manifest import MANIFEST as CHECKPOINT_MANIFEST
 from flambeau.config import DatasetData, FileData, JobSettings
-from flambeau.data import Source, StreamedSource
 from flambeau.data.data_kinds import as_files, is_paths
+from flambeau.data.source import Source, StreamedSource
 from flambeau.driver.part_coordinator import OnRows
 from flambeau.driver.part_job import PartJob
 from flambeau.errors import ConfigError

@@ -112,7 +112,7 @@ class TaskCoordinator(TrainingCoordinator):
         """Tell progress."""
         if now - self._told >= PROGRESS_SECONDS and self._plan is not None:
             elapsed, self._told = now - self._told, now
-            fields = self._progress.told(elapsed)
+            fields = self._progress.take(elapsed)
             if fields:
                 total = self._steps_total()
                 self.stage.emit("progress", epoch=self._plan.epoch, steps_total=total, **fields)

@@ -1,4 +1,4 @@
-"""The seam between a model and its tables: rows for ids; take their gradients."""
+"""The seam between a model and its tables: rows for ids."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,11 @@ class TableGradient:
 
 
 class LookupBackend(ABC):
-    """Where the rows of tables are."""
+    """Where a model reads the rows of tables.
+
+    Writing is not part of it: tables of this process take gradients by `InProcessTables.push`,
+    servers by `ServerClient.begin_push`, and tables of a finished run or an export none.
+    """
 
     @abstractmethod
     def declare(self, specs: Sequence[TableSpec]) -> None:
@@ -41,14 +45,6 @@ class LookupBackend(ABC):
 
         An id without a row gets the first values it would start with when `training`, otherwise the
         default row. The arrays belong to the caller.
-        """
-
-    @abstractmethod
-    def push(self, gradients: Sequence[TableGradient], factor: float) -> None:
-        """Apply one step's gradients; ids without a row get one.
-
-        `factor` is the schedule's current learning rate over its first one, and multiplies that of
-        each table's optimizer.
         """
 
 

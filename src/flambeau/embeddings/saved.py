@@ -8,7 +8,7 @@ from torch import nn
 
 from flambeau.config.tables import TableSpec
 from flambeau.embeddings.attach import attach, has_tables
-from flambeau.embeddings.backend import Array, LookupBackend, TableGradient
+from flambeau.embeddings.backend import Array, LookupBackend
 from flambeau.embeddings.lookups import Lookups
 from flambeau.errors import ModelError
 from flambeau.tables.index.ids import Ids
@@ -41,13 +41,6 @@ class SavedTables(LookupBackend):
     def pull(self, wanted: Sequence[tuple[TableSpec, Ids]], *, training: bool) -> list[Array]:
         """Saved rows; an id without one gets the default row."""
         return [self._tables[spec.name].pull(ids) for spec, ids in wanted]
-
-    def push(self, gradients: Sequence[TableGradient], factor: float) -> None:
-        """Refused: to go on training, start a run with `init_from`."""
-        raise ModelError(
-            "the tables of a finished run are only read; to train them on, start a new run with "
-            "init_from="
-        )
 
 
 def attach_saved_tables(model: nn.Module, checkpoint: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from flambeau.checkpoint.durable import atomic_file
 from flambeau.checkpoint.manifest import FileEntry
 from flambeau.config.tables import TableSpec
-from flambeau.embeddings.backend import LookupBackend, TableGradient
+from flambeau.embeddings.backend import LookupBackend
 from flambeau.errors import CheckpointError, ModelError
 from flambeau.tables.index.ids import Ids
 from flambeau.tables.precision import narrow, widen
@@ -243,7 +243,3 @@ class ExportedTables(LookupBackend):
     def pull(self, wanted: Sequence[tuple[TableSpec, Ids]], *, training: bool) -> list[Array]:
         """Exported rows; an id without one gets the default row."""
         return [self._tables[spec.name].pull(ids) for spec, ids in wanted]
-
-    def push(self, gradients: Sequence[TableGradient], factor: float) -> None:
-        """Refused: an export is only read."""
-        raise ModelError("the tables of an export are only read; train a run instead")

@@ -93,6 +93,7 @@ class ServerClient(LookupBackend):
     def __init__(
         self, shards: int, access: Access, worker: int, generation: int, compression: Any = "none"
     ) -> None:
+        self.access = access
         self.channels = [Channel(shard, access) for shard in range(shards)]
         self.worker, self.generation = worker, generation
         self._compression = compression
@@ -197,10 +198,6 @@ class ServerClient(LookupBackend):
             out[start:stop] = buffers.numbers(frames[-1], stop - start, out.dtype)
 
     # Gradients
-
-    def push(self, gradients: Sequence[TableGradient], factor: float) -> None:
-        """Not for servers: a gradient needs the key of its batch."""
-        raise AssertionError("use begin_push")
 
     def begin_push(
         self,

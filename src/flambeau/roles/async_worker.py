@@ -6,33 +6,28 @@ from typing import Any
 import torch
 
 from flambeau.checkpoint import RunDirectory
-from flambeau.checkpoint.references import checkpoint_path
 from flambeau.checkpoint.store import TrainingState
 from flambeau.config import JobSettings
 from flambeau.config.strategies import ParameterServer
-from flambeau.coordination.consistency import Asynchronous, Bounded, ConsistencyPolicy
+from flambeau.coordination.consistency import Asynchronous, Bounded, StalenessPolicy
 from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.coordination.plans import IndexedPlan
 from flambeau.coordination.protocol import PlanData, StopRequest
 from flambeau.coordination.whole_batches import drops
-from flambeau.data import IndexedSource, IterableSource, Source
 from flambeau.data.binding import Binder
+from flambeau.data.source import IndexedSource, IterableSource, Source
 from flambeau.data.sources.engine_frames import EngineFrameSource
 from flambeau.data.task_reader import IndexedTasks, SharedTasks, StreamedTasks, TaskReader
-from flambeau.embeddings.attach import tables_of
 from flambeau.roles import worker_checkpoints
-from flambeau.roles.client_reports import ClientReports
-from flambeau.roles.table_saving import table_saving
-from flambeau.roles.task_feed import CoordinatorGroup, TaskFeed
-from flambeau.roles.worker_builder import WorkerBuilder
+from flambeau.roles.worker_builder import WorkerBuilder, summarize
+from flambeau.roles.worker_checkpoints import WorkerCheckpoints
 from flambeau.roles.worker_context import WorkerContext
-from flambeau.roles.worker_strategy import make_strategy
 from flambeau.runs import open_data
-from flambeau.training import randomness
-from flambeau.training.async_loop import AsyncParts, AsyncTrainer
-from flambeau.training.callbacks import Callbacks
+from flambeau.strategies.coordinator_group import CoordinatorGroup
+from flambeau.training.async_loop import AsyncTrainer
 from flambeau.training.milestones import Milestones
 from flambeau.training.position import Position
+from flambeau.training.task_feed import TaskFeed
 
 #: AUC is exact up to so many rows, since scores of all workers pass through the coordinator.
 EXACT_ROWS = 200_000
@@ -60,50 +55,34 @@ class AsyncWorker:
         self._build = WorkerBuilder(context)
 
     def run(self) -> dict[str, Any]:
-        """Build everything, tell the coordinator what there is to do, train, and summarise."""
+        """Build everything, send the coordinator what there is to do, train, and summarise."""
         settings, context, build = self._settings, self._context, self._build
-        state = worker_checkpoints.starting_state(context.run, context.coordinator)
-        randomness.seed_all(settings.seed)
-        source = build.source()
-        model = build.model(fresh=state is None)
-        binder = build.binder(model, source)
-        optimizers = build.optimizers(model)
-        strategy = make_strategy(context, model, optimizers.first_rate)
-        forward = strategy.attach(model, optimizers.by_name, own_step=settings.step is not None)
+        group, coordinator = context.group, context.coordinator
+        assert isinstance(group, CoordinatorGroup)
+        opened = build.open()
+        state, source = opened.state, opened.source
         per_epoch = self._batches(source)
         total = None if per_epoch is None else per_epoch * settings.epochs
-        group = context.group
-        assert isinstance(group, CoordinatorGroup)
-        reader = self._reader(source, binder)
-        ahead, limited = settings.loading.read_ahead, settings.max_steps is not None
-        feed = TaskFeed(context.coordinator, group, reader, self._policy(), ahead, limited=limited)
+        planned = min(total or 0, settings.max_steps or total or 0) or None
         exact_rows = min(EXACT_ROWS, settings.evaluation.exact_rows)
-        parts = AsyncParts(
-            model=model,
-            optimizers=optimizers.by_name,
-            schedules=build.schedules(
-                optimizers, min(total or 0, settings.max_steps or total or 0) or None, per_epoch
-            ),
-            strategy=strategy,
-            group=group,
-            feed=feed,
-            step=build.step(forward, model, optimizers, binder, strategy),
-            callbacks=Callbacks([*build.callbacks(), ClientReports(context.coordinator, strategy)]),
-            view=build.view(model, optimizers, binder),
-            evaluate=build.evaluation(model, exact_rows),
-            saving=worker_checkpoints.NotYet(),
-            report=context.coordinator.report,
-            want_stop=lambda: context.coordinator.send(StopRequest(context.coordinator.spec)),
-            device=context.device,
+        parts, saving = build.parts(opened, planned, per_epoch, exact_rows)
+        feed = TaskFeed(
+            coordinator,
+            group,
+            self._reader(source, opened.binder),
+            self._policy(),
+            settings.loading.read_ahead,
+            limited=settings.max_steps is not None,
         )
-        randomness.seed_all(settings.seed, group.rank)
-        last = checkpoint_path(context.run, state.step) if state is not None else None
-        tables = table_saving(context, strategy, tables_of(model), last)
-        saving = worker_checkpoints.WorkerCheckpoints(
-            context.run, settings, parts, tables, context.payload["spooling"]
+        position = Position() if state is None else Position(**state.extra["position"])
+        trainer = AsyncTrainer(
+            settings,
+            parts,
+            position,
+            build.best(),
+            feed,
+            lambda: coordinator.send(StopRequest(coordinator.spec)),
         )
-        parts.saving = saving
-        trainer = AsyncTrainer(settings, parts, self._position(parts, state), build.best())
         saving.follow(trainer.milestones)
         trainer.on_sync_point = saving.at
         if state is not None:
@@ -111,14 +90,11 @@ class AsyncWorker:
             trainer.milestones.restored()
         self._announce(source, total, state)
         if group.first:
-            context.coordinator.send(self._plan_data(source, state, trainer.milestones))
+            coordinator.send(self._plan_data(source, state, trainer.milestones))
         return self._train(trainer, saving, feed)
 
     def _train(
-        self,
-        trainer: AsyncTrainer,
-        saving: worker_checkpoints.WorkerCheckpoints,
-        feed: TaskFeed,
+        self, trainer: AsyncTrainer, saving: WorkerCheckpoints, feed: TaskFeed
     ) -> dict[str, Any]:
         started, first_row = time.perf_counter(), trainer.position.rows
         try:
@@ -127,27 +103,8 @@ class AsyncWorker:
         finally:
             saving.close()
             feed.close()
-        seconds = time.perf_counter() - started
-        summary = {
-            "status": status,
-            "epoch": trainer.position.epoch,
-            "own_rows": trainer.position.rows - first_row,
-            "seconds": seconds,
-            "stopped_early": trainer.milestones.finished_early,
-            "metrics": trainer.milestones.metrics,
-            "history": trainer.milestones.history,
-            "own_steps": trainer.times.steps,
-            "seconds_per_step": trainer.times.per_step(),
-            "client": trainer.strategy.summary(),
-        }
-        trainer.strategy.close()
-        return summary
-
-    def _position(self, parts: AsyncParts, state: TrainingState | None) -> Position:
-        if state is None:
-            return Position()
-        worker_checkpoints.restore_model(parts, state)
-        return Position(**state.extra["position"])
+        summary = summarize(trainer, status, time.perf_counter() - started)
+        return {**summary, "own_rows": trainer.position.rows - first_row}
 
     def _announce(self, source: Source, total: int | None, state: TrainingState | None) -> None:
         if self._context.coordinator.spec.attempt:
@@ -159,7 +116,7 @@ class AsyncWorker:
             step, trained = state.step, counts["applied"] + counts["dropped"]
         self._build.announce(total, step, trained, **rows)
 
-    def _policy(self) -> ConsistencyPolicy:
+    def _policy(self) -> StalenessPolicy:
         strategy = self._settings.strategy
         assert isinstance(strategy, ParameterServer)
         if strategy.consistency == "bounded":

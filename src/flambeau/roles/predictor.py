@@ -11,7 +11,7 @@ from flambeau.checkpoint import RunDirectory
 from flambeau.clusters.child_process import ChildSpec
 from flambeau.config import DatasetData, FileData, JobSettings
 from flambeau.coordination.coordinator_client import CoordinatorClient
-from flambeau.data import Source
+from flambeau.data.source import Source
 from flambeau.inference.parts import Part
 from flambeau.inference.writing import write_predictions
 from flambeau.roles.part_loop import work_on_parts

@@ -14,6 +14,7 @@ from flambeau.clusters.child_process import ChildSpec
 from flambeau.clusters.interfaces import host_of, local_address
 from flambeau.config import JobSettings
 from flambeau.config.strategies import Hybrid, ParameterServer
+from flambeau.config.table_optimizer import table_optimizer
 from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.coordination.protocol import CODEC as COORDINATION
 from flambeau.coordination.protocol import Messages, Restore, ServerReady, ShardJoined
@@ -24,7 +25,6 @@ from flambeau.parameter_server.protocol import CODEC, MAX_FRAME_BYTES
 from flambeau.parameter_server.restoring import Restoring
 from flambeau.parameter_server.service import Coordinator, Service
 from flambeau.parameter_server.shard import ServerShard, ShardSettings
-from flambeau.roles.table_optimizer import table_optimizer
 from flambeau.runs import import_folders
 from flambeau.training.optimizers import optimizer_class
 

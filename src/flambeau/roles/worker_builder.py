@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -11,28 +11,35 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint.references import checkpoint_path, parse_reference, resolve
+from flambeau.checkpoint.store import TrainingState
 from flambeau.config import DataRef, SpooledData
 from flambeau.config.strategies import ParameterServer
-from flambeau.data import Source, StreamedSource
-from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
-from flambeau.data.loader import Loader
-from flambeau.embeddings.attach import begin_without_rows
+from flambeau.data.source import Source, StreamedSource
+from flambeau.embeddings.attach import begin_without_rows, tables_of
 from flambeau.roles import worker_checkpoints
+from flambeau.roles.client_reports import ClientReports
+from flambeau.roles.worker_checkpoints import WorkerCheckpoints
 from flambeau.roles.worker_context import WorkerContext
+from flambeau.roles.worker_evaluation import held_out_evaluation
+from flambeau.roles.worker_strategy import make_strategy
 from flambeau.runs import open_data, open_model
 from flambeau.runs.dry_run import dry_run
-from flambeau.runs.open_data import Place
 from flambeau.runs.open_model import LoadCode
 from flambeau.strategies import sync_batch_norm
-from flambeau.strategies.base import Strategy
+from flambeau.strategies.base import SavingContext, Strategy, TableCheckpoints
+from flambeau.training import randomness
+from flambeau.training.async_loop import AsyncTrainer
 from flambeau.training.best import Best
-from flambeau.training.callbacks import Callback, TrainingView
-from flambeau.training.evaluation import Autocast, Scores, evaluate
+from flambeau.training.callbacks import Callback, Callbacks, TrainingView
+from flambeau.training.evaluation import Autocast, Scores
 from flambeau.training.half_precision import bf16_slowdown, bf16_warning
+from flambeau.training.loop import Trainer
 from flambeau.training.losses import Loss
-from flambeau.training.metric_set import MetricSet
 from flambeau.training.optimizers import build_optimizers, scale_learning_rates
+from flambeau.training.parts import TrainingParts
 from flambeau.training.profiling import Profiler
 from flambeau.training.schedules import LearningRate, build_schedule
 from flambeau.training.step import OwnStep, StandardStep, Step, StepContext
@@ -48,6 +55,16 @@ class Optimizers:
 
     by_name: dict[str, Optimizer]
     first_rate: float
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a worker opens first: the state to resume from, data, model, and how they meet."""
+
+    state: TrainingState | None
+    source: Source
+    model: nn.Module
+    binder: Binder
 
 
 @final
@@ -67,6 +84,54 @@ class WorkerBuilder:
             else None
         )
         self._opened: list[Source] = []
+
+    def open(self) -> Opened:
+        """Open model and data, and the checkpoint that the coordinator has all roles start from."""
+        context = self.context
+        state = worker_checkpoints.starting_state(context.run, context.coordinator)
+        randomness.seed_all(self.settings.seed)
+        source = self.source()
+        model = self.model(fresh=state is None)
+        return Opened(state, source, model, self.binder(model, source))
+
+    def parts(
+        self, opened: Opened, total: int | None, per_epoch: int | None, exact_rows: int
+    ) -> tuple[TrainingParts, WorkerCheckpoints]:
+        """Build what either loop puts in motion, as the checkpoint has it; and what saves it.
+
+        `total` and `per_epoch` are steps of the whole training and of an epoch, where known.
+        """
+        context, settings, model = self.context, self.settings, opened.model
+        optimizers = self.optimizers(model)
+        strategy = make_strategy(context, model, optimizers.first_rate)
+        forward = strategy.attach(model, optimizers.by_name, own_step=settings.step is not None)
+        reports = ClientReports(context.coordinator, strategy)
+        parts = TrainingParts(
+            model=model,
+            optimizers=optimizers.by_name,
+            schedules=self.schedules(optimizers, total, per_epoch),
+            strategy=strategy,
+            group=context.group,
+            step=self.step(forward, model, optimizers, opened.binder, strategy),
+            callbacks=Callbacks([*self.callbacks(), reports]),
+            view=self.view(model, optimizers, opened.binder),
+            evaluate=self.evaluation(model, exact_rows),
+            saving=worker_checkpoints.NotYet(),
+            report=context.coordinator.report,
+            device=context.device,
+        )
+        randomness.seed_all(settings.seed, context.group.rank)
+        saving = WorkerCheckpoints(
+            context.run,
+            settings,
+            parts,
+            self._tables(opened, strategy),
+            context.payload["spooling"],
+        )
+        parts.saving = saving
+        if opened.state is not None:
+            worker_checkpoints.restore_model(parts, opened.state)
+        return parts, saving
 
     def source(self) -> Source:
         """The training data."""
@@ -159,10 +224,17 @@ class WorkerBuilder:
         return OwnStep(self.load_code(settings.step), context)
 
     def evaluation(self, model: nn.Module, exact_rows: int) -> Callable[[], Scores] | None:
-        """Evaluates the model with all other workers, by what the settings ask for."""
-        held_out, trained = self._held_out(model, exact_rows), self._trained
+        """Return what evaluates the model with all other workers, as the settings ask for."""
+        valid = self.settings.valid
+        held_out = None
+        if valid is not None and not self.settings.evaluator:
+            source = self._open(valid)
+            held_out = held_out_evaluation(
+                self.context, model, source, self.loss, self.autocast, exact_rows
+            )
+        trained = self._trained
         if trained is None:
-            if self.settings.valid is None and self.settings.metrics:
+            if valid is None and self.settings.metrics:
                 self.context.warn(
                     f"metrics={list(self.settings.metrics)} have no data: give valid=, or "
                     "evaluation={'train': True} for those of the rows that are trained on"
@@ -174,36 +246,6 @@ class WorkerBuilder:
             scores = held_out() if held_out is not None else Scores({}, 0)
             metrics = trained.results(self.context.group)
             return Scores({**scores.metrics, **metrics}, scores.rows)
-
-        return run
-
-    def _held_out(self, model: nn.Module, exact_rows: int) -> Callable[[], Scores] | None:
-        """Evaluates the model on this worker's part of the validation data, with all others."""
-        settings, context = self.settings, self.context
-        if settings.valid is None or settings.evaluator:
-            return None
-        source = self._open(settings.valid)
-        whole = open_data.wants_whole_batch(settings)
-        binder = open_data.make_binder(settings, model, source, whole_batch=whole)
-        MetricSet(settings.metrics, self.loss, exact_rows)  # unknown names are found now
-        if self.loss is not None:
-            look = open_data.image_transform(settings.images, source, train=False, seed=0)
-            binder = dry_run(model, source, binder, self.loss, look, "valid")
-        place = Place(context.group.rank, context.group.size)
-        loader = open_data.make_loader(source, settings, binder, place, train=False)
-
-        def run() -> Scores:
-            metrics = MetricSet(settings.metrics, self.loss, exact_rows)
-            return evaluate(
-                model,
-                _batches(loader, context.coordinator.mark),
-                binder,
-                self.loss,
-                metrics,
-                context.group,
-                self.autocast,
-                context.device,
-            )
 
         return run
 
@@ -258,6 +300,21 @@ class WorkerBuilder:
             **more,
         )
 
+    def _tables(self, opened: Opened, strategy: Strategy) -> TableCheckpoints:
+        """Return what saves the tables, loaded from the checkpoint to start from, if any."""
+        context = self.context
+        specs = tables_of(opened.model)
+        tables = strategy.table_checkpoints(
+            SavingContext(self.settings, context.run, context.coordinator, specs)
+        )
+        initial = context.payload.get("init_from")
+        if opened.state is not None:
+            tables.load(checkpoint_path(context.run, opened.state.step))
+        elif initial is not None:
+            path, which = parse_reference(initial)
+            tables.load(resolve(RunDirectory(path), which))
+        return tables
+
     def _warn_of_slow_bf16(self) -> None:
         if self.settings.compute.precision != "bf16" or self.context.device.type != "cpu":
             return
@@ -286,19 +343,24 @@ class WorkerBuilder:
             self.context.coordinator.report("scalars", step=self._view.step, values=finite)
 
 
+def summarize(trainer: Trainer | AsyncTrainer, status: str, seconds: float) -> dict[str, Any]:
+    """Return what either kind of worker reports at its end, and close the strategy."""
+    summary = {
+        "status": status,
+        "epoch": trainer.position.epoch,
+        "seconds": seconds,
+        "stopped_early": trainer.milestones.finished_early,
+        "metrics": trainer.milestones.metrics,
+        "history": trainer.milestones.history,
+        "own_steps": trainer.times.steps,
+        "seconds_per_step": trainer.times.per_step(),
+        "client": trainer.strategy.summary(),
+    }
+    trainer.strategy.close()
+    return summary
+
+
 def _autocast(precision: str, device: torch.device) -> Autocast:
     if precision == "bf16":
         return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext
-
-
-def _batches(loader: Loader, mark: Callable[[], None]) -> Iterator[Batch]:
-    """All batches of validation data; each is marked as progress."""
-    steps = loader.epoch(0)
-    try:
-        for step in steps:
-            mark()
-            if step.batch is not None:
-                yield step.batch
-    finally:
-        steps.close()

@@ -14,13 +14,13 @@ from flambeau.checkpoint.weights import load_all_weights, load_weights
 from flambeau.config import JobSettings
 from flambeau.coordination.activity import stores
 from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.coordination.protocol import SyncPoint
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import CheckpointError, ModelError
-from flambeau.roles.table_saving import TableCheckpoints
+from flambeau.strategies.base import TableCheckpoints
 from flambeau.training import randomness
-from flambeau.training.async_loop import AsyncParts, SyncPointLike
-from flambeau.training.loop import TrainingParts
 from flambeau.training.milestones import Milestones
+from flambeau.training.parts import TrainingParts
 from flambeau.training.position import Position
 
 
@@ -42,7 +42,7 @@ class WorkerCheckpoints:
         self,
         run: RunDirectory,
         settings: JobSettings,
-        parts_of: TrainingParts | AsyncParts,
+        parts_of: TrainingParts,
         tables: TableCheckpoints,
         spooling: str = "",
     ) -> None:
@@ -72,7 +72,7 @@ class WorkerCheckpoints:
         self.milestones = milestones
         self._dropped_before = milestones.position.dropped
 
-    def at(self, sync_point: SyncPointLike) -> None:
+    def at(self, sync_point: SyncPoint) -> None:
         """What asynchronous workers have still to do, as of a sync point that may be saved."""
         self._plan = sync_point.plan
 
@@ -158,7 +158,7 @@ class WorkerCheckpoints:
         self._tables.close()
 
 
-def restore_model(parts: TrainingParts | AsyncParts, state: TrainingState) -> None:
+def restore_model(parts: TrainingParts, state: TrainingState) -> None:
     """Weights, optimizers and schedules as they were."""
     load_all_weights(parts.model, state.model)
     for name, optimizer in parts.optimizers.items():

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.config.plural import number_of
-from flambeau.data import IndexedSource, IterableSource, Source
 from flambeau.data.arrow_columns import as_columns
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.jagged import Jagged
 from flambeau.data.loader import Transform, in_order
+from flambeau.data.source import IndexedSource, IterableSource, Source
 from flambeau.data.sources.engine_frames import EngineFrameSource
 from flambeau.errors import DataError, ModelError, UserError
 from flambeau.inference.arguments import FAULTS

@@ -24,7 +24,6 @@ from flambeau.config import (
 from flambeau.config.data import is_frame
 from flambeau.config.plural import number_of
 from flambeau.coordination.plans import HomePlan, IndexedPlan, StreamedPlan
-from flambeau.data import IndexedSource, IterableSource, Share, Source, StreamedSource, open_source
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
 from flambeau.data.data_kinds import takes_an_argument
@@ -39,10 +38,12 @@ from flambeau.data.loader import (
     Transform,
 )
 from flambeau.data.sampling import KeepNegatives
+from flambeau.data.source import IndexedSource, IterableSource, Share, Source, StreamedSource
 from flambeau.data.sources.arrays import ArraySource
 from flambeau.data.sources.engine_frames import EngineFrameSource
 from flambeau.data.sources.frame_source import frame_source
 from flambeau.data.sources.image_folder import ImageFolderSource
+from flambeau.data.sources.opening import open_source
 from flambeau.data.sources.shared_arrays import array_columns, spool
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.errors import DataError

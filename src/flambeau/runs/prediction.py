@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import Binding, JobSettings
-from flambeau.data import Source
 from flambeau.data.binding import Binder
 from flambeau.data.read_ahead import ReadAhead
+from flambeau.data.source import Source
 from flambeau.errors import ConfigError
 from flambeau.inference.parts import PART_ROWS, Part, batches_of, cut_parts
 from flambeau.inference.scorer import Scorer

@@ -14,13 +14,13 @@ from torch import nn
 from flambeau.checkpoint import RunDirectory, lease, parse_reference, resolve
 from flambeau.checkpoint.manifest import MANIFEST
 from flambeau.config import ArrayData, FrameData, Images, JobSettings
-from flambeau.data import IndexedSource, IterableSource, Source, StreamedSource
 from flambeau.data.arrow_columns import as_columns
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
 from flambeau.data.blank_rows import blank_rows
 from flambeau.data.jagged import Jagged
 from flambeau.data.loader import in_order
+from flambeau.data.source import IndexedSource, IterableSource, Source, StreamedSource
 from flambeau.data.sources.frame_source import FrameSource, schema_of_frame
 from flambeau.embeddings.attach import has_tables
 from flambeau.embeddings.backend import LookupBackend

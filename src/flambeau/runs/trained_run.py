@@ -21,13 +21,15 @@ from flambeau.config import (
     JobSettings,
 )
 from flambeau.config.data import TEXT_FORMATS, is_frame, is_spark_frame
-from flambeau.data import Source, StreamedSource, open_source
 from flambeau.data.arrow_columns import holds_text
 from flambeau.data.data_kinds import as_files, is_arrays, is_paths, takes_an_argument
 from flambeau.data.data_loaders import is_data_loader, rows_of
 from flambeau.data.frames import as_table
+from flambeau.data.loader import in_order
+from flambeau.data.source import Source, StreamedSource
 from flambeau.data.sources.formats import find_format, is_self_describing
 from flambeau.data.sources.frame_source import FrameSource, frame_source, schema_of_frame
+from flambeau.data.sources.opening import open_source
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import DataError, RunDirectoryError

@@ -19,8 +19,11 @@ from flambeau.errors import ModelError
 from flambeau.strategies import sync_batch_norm
 from flambeau.strategies.base import (
     Clipping,
+    NoTables,
+    SavingContext,
     StepShare,
     Strategy,
+    TableCheckpoints,
     TableSeconds,
     TableUpdates,
     average_buffers,
@@ -114,6 +117,10 @@ class AllReduceStrategy(Strategy):
     def table_seconds(self) -> TableSeconds:
         """Of the tables of this process."""
         return TableSeconds() if self.tables is None else TableSeconds(self.tables.seconds)
+
+    def table_checkpoints(self, context: SavingContext) -> TableCheckpoints:
+        """Return what saves and loads the tables of this process."""
+        return NoTables() if self.tables is None else self.tables.checkpoints(context)
 
     def summary(self) -> dict[str, Any]:
         """The tables of this process, if there are any."""

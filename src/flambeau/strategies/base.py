@@ -3,13 +3,19 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint.manifest import FileEntry, TableEntry
+from flambeau.config import JobSettings
+from flambeau.config.tables import TableSpec
+from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.data.batch import Batch
 from flambeau.embeddings.backend import TableGradient
 
@@ -78,6 +84,9 @@ class TableUpdates(Protocol):
     def counters(self) -> dict[str, dict[str, int]]:
         """How large each table is, and what became of ids, by its name."""
 
+    def checkpoints(self, context: "SavingContext") -> "TableCheckpoints":
+        """Return what saves and loads the tables."""
+
     @property
     def seconds(self) -> float:
         """How long look-ups and updates took."""
@@ -88,6 +97,50 @@ class TableSeconds(NamedTuple):
 
     sparse: float = 0.0
     wait: float = 0.0
+
+
+Saved = tuple[dict[str, FileEntry], dict[str, TableEntry]]
+#: Waits until tables are on the disk; returns their files, and how these make up the tables.
+Finish = Callable[[], Saved]
+
+
+class TableCheckpoints(ABC):
+    """The tables' part of a checkpoint. Only the first worker's saves."""
+
+    #: Whether other workers can change what is saved, and whether there is nothing to save.
+    shared = False
+    empty = False
+
+    @abstractmethod
+    def begin(self, directory: Path) -> Finish:
+        """Save the current rows into a directory; another thread may do what `Finish` does."""
+
+    def load(self, checkpoint: Path) -> None:  # noqa: B027 - servers do it themselves
+        """Start with the tables of a checkpoint."""
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to close
+        """End connections."""
+
+
+@final
+class NoTables(TableCheckpoints):
+    """A model without tables, and without servers."""
+
+    empty = True
+
+    def begin(self, directory: Path) -> Finish:
+        """Save nothing."""
+        return lambda: ({}, {})
+
+
+@dataclass(frozen=True)
+class SavingContext:
+    """Where and how a worker saves the tables of a job."""
+
+    settings: JobSettings
+    run: RunDirectory
+    coordinator: CoordinatorClient
+    specs: Sequence[TableSpec]
 
 
 class Strategy(ABC):
@@ -169,6 +222,10 @@ class Strategy(ABC):
     def summary(self) -> dict[str, Any]:
         """What it counted, for the report."""
         return {}
+
+    def table_checkpoints(self, context: SavingContext) -> TableCheckpoints:
+        """Return what saves and loads the tables of the model, and the state of servers."""
+        return NoTables()
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
         """End connections."""

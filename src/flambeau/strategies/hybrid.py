@@ -14,10 +14,19 @@ from flambeau.errors import ConfigError, ModelError
 from flambeau.parameter_server.client import ServerClient, Update
 from flambeau.parameter_server.protocol import Key
 from flambeau.strategies.all_reduce import AllReduceStrategy
-from flambeau.strategies.base import Clipping, StepShare, Strategy, TableSeconds, rate_factor
+from flambeau.strategies.base import (
+    Clipping,
+    SavingContext,
+    StepShare,
+    Strategy,
+    TableCheckpoints,
+    TableSeconds,
+    rate_factor,
+)
 from flambeau.strategies.group import Group
 from flambeau.strategies.parameter_server import finite_tables, not_finite
-from flambeau.strategies.server_tables import ServedTables
+from flambeau.strategies.server_tables import ServerTables
+from flambeau.strategies.table_checkpoints import ServerTableCheckpoints
 
 
 @final
@@ -43,7 +52,7 @@ class HybridStrategy(Strategy):
             )
         self._dense = AllReduceStrategy(settings.dense, group, clipping)
         self._rounds = settings.consistency == "synchronous"
-        self._tables = ServedTables(client, prefetch=not self._rounds)
+        self._tables = ServerTables(client, prefetch=not self._rounds)
         self._client, self._group = client, group
         self._clip_value, self._first_rate = clipping.value, first_rate
         self.skips_non_finite = False
@@ -121,6 +130,10 @@ class HybridStrategy(Strategy):
     def table_seconds(self) -> TableSeconds:
         """Of look-ups and pushes."""
         return self._tables.seconds
+
+    def table_checkpoints(self, context: SavingContext) -> TableCheckpoints:
+        """Return what has the servers save."""
+        return ServerTableCheckpoints(context, self._tables.client.access)
 
     def summary(self) -> dict[str, Any]:
         """Requests, look-ups, and what became of gradients."""

@@ -11,6 +11,8 @@ from flambeau.embeddings.backend import TableGradient
 from flambeau.embeddings.external import initial_rows
 from flambeau.embeddings.in_process import InProcessTables
 from flambeau.embeddings.lookups import Lookups
+from flambeau.strategies.base import SavingContext, TableCheckpoints
+from flambeau.strategies.table_checkpoints import LocalTableCheckpoints
 
 
 @final
@@ -40,6 +42,10 @@ class LocalTables:
         """Update the tables; learning rates are multiplied by `factor`."""
         with self.lookups.watch:
             self.backend.push(gradients, factor)
+
+    def checkpoints(self, context: SavingContext) -> TableCheckpoints:
+        """Return what saves and loads the tables."""
+        return LocalTableCheckpoints(context, self.backend)
 
     @property
     def seconds(self) -> float:

@@ -20,14 +20,17 @@ from flambeau.parameter_server.protocol import Key
 from flambeau.strategies.base import (
     NORM_EPSILON,
     Clipping,
+    SavingContext,
     StepShare,
     Strategy,
+    TableCheckpoints,
     TableSeconds,
     average_buffers,
     rate_factor,
 )
 from flambeau.strategies.group import Group
-from flambeau.strategies.server_tables import ServedTables
+from flambeau.strategies.server_tables import ServerTables
+from flambeau.strategies.table_checkpoints import ServerTableCheckpoints
 
 Array = np.ndarray[Any, Any]
 
@@ -53,7 +56,7 @@ class ParameterServerStrategy(Strategy):
         self._clipping, self._first_rate = clipping, first_rate
         self._lockstep = settings.lockstep
         self.skips_non_finite = settings.non_finite == "skip"
-        self._tables = ServedTables(client, prefetch=not self._lockstep)
+        self._tables = ServerTables(client, prefetch=not self._lockstep)
         self._flat: FlatParameters | None = None
         self._rows = StepShare(0, 0, 0)
         self._updated = True
@@ -155,6 +158,10 @@ class ParameterServerStrategy(Strategy):
     def table_seconds(self) -> TableSeconds:
         """Of look-ups and pushes."""
         return self._tables.seconds
+
+    def table_checkpoints(self, context: SavingContext) -> TableCheckpoints:
+        """Return what has the servers save."""
+        return ServerTableCheckpoints(context, self._tables.client.access)
 
     def summary(self) -> dict[str, Any]:
         """Requests, look-ups, and what became of gradients."""

@@ -58,7 +58,8 @@ class Prefetcher:
     ) -> None:
         self._client, self._lookups, self._columns = client, lookups, columns
         self._gpu = gpu
-        self._batch: Batch | None = None
+        #: The place (epoch, index) of the batch that rows were fetched for.
+        self._announced: tuple[int, int] | None = None
         self._now: dict[str, Ids] = {}
         self._early: list[_Early] = []
         self._pending: PendingPull | None = None
@@ -68,12 +69,12 @@ class Prefetcher:
         """Supply the rows of `batch` that were fetched early; begin to fetch for the next."""
         if not self._columns:
             return
-        if batch is not self._batch:
+        if batch.place != self._announced:
             self._forget()
             ids = self._ids_of(batch)
             rows = self._client.pull(list(ids.values()), training=True)
             self._prime(list(ids.values()), rows)
-        self._batch = upcoming
+        self._announced = None if upcoming is None else upcoming.place
         if upcoming is not None:
             self._fetch(upcoming)
 

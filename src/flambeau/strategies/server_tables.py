@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 @final
-class ServedTables:
+class ServerTables:
     """A model's look-ups and pushes at the servers.
 
     With `prefetch`, rows that batches name in a column are fetched while the batch before computes;

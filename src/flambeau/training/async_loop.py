@@ -1,122 +1,20 @@
-"""The training loop of a worker that runs at its own pace."""
+"""The training loop of an asynchronous worker."""
 
 import math
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol, final
-
-import torch
-from torch import nn
-from torch.optim import Optimizer
+from collections.abc import Callable
+from typing import Any, final
 
 from flambeau.config import JobSettings
-from flambeau.data.batch import Batch
+from flambeau.coordination.protocol import SyncPoint
 from flambeau.strategies.base import StepShare, Strategy
-from flambeau.strategies.group import Group
 from flambeau.training.best import Best
-from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.loop import Status
-from flambeau.training.milestones import Milestones, Saving
+from flambeau.training.milestones import Milestones
+from flambeau.training.parts import TrainingParts
 from flambeau.training.position import Position
-from flambeau.training.schedules import LearningRate
-from flambeau.training.step import Step
 from flambeau.training.step_times import StepTimes
-
-
-@dataclass(frozen=True)
-class TaskBatch:
-    """Batch `number` of a task; `last`: the task ends with it.
-
-    All workers together had made so many `updates` when the task was handed out. `joins`: the
-    worker had been idle before. `progress`: what others know, if the worker is new.
-    """
-
-    epoch: int
-    task: int
-    number: int
-    batch: Batch
-    last: bool
-    updates: int = 0
-    joins: bool = False
-    progress: dict[str, Any] = field(default_factory=dict)
-
-
-class SyncPointLike(Protocol):
-    """When all workers meet; see `coordination.protocol.Moment`."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def step(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def evaluate(self) -> bool: ...
-    @property
-    def save(self) -> bool: ...
-    @property
-    def last(self) -> bool: ...
-    @property
-    def plan(self) -> dict[str, Any]: ...
-    @property
-    def progress(self) -> dict[str, Any]: ...
-    @property
-    def stops(self) -> bool: ...
-
-
-@dataclass(frozen=True)
-class BatchReport:
-    """What a batch was like; times in seconds."""
-
-    item: TaskBatch
-    loss: float
-    seconds: float
-    data_seconds: float
-    waiting_seconds: float
-    lr: float
-    dropped: bool = False
-
-
-class TaskFeedLike(ABC):
-    """What a free worker asks of whoever hands out the work."""
-
-    @abstractmethod
-    def next(self) -> TaskBatch | SyncPointLike:
-        """The next batch to train on, or a sync point to meet the others; waits for either."""
-
-    @abstractmethod
-    def upcoming(self) -> TaskBatch | None:
-        """The batch that `next` will give, if it is known already."""
-
-    @abstractmethod
-    def trained(self, report: BatchReport) -> None:
-        """A batch's gradient is on its way to the servers."""
-
-    @abstractmethod
-    def met(self, sync_point: SyncPointLike, *, stop: bool, progress: dict[str, Any]) -> None:
-        """This worker has done what the sync point asked for."""
-
-
-@dataclass
-class AsyncParts:
-    """Everything the loop puts in motion; built by the worker role."""
-
-    model: nn.Module
-    optimizers: dict[str, Optimizer]
-    schedules: Mapping[str, LearningRate]
-    strategy: Strategy
-    group: Group
-    feed: TaskFeedLike
-    step: Step
-    callbacks: Callback
-    view: TrainingView
-    evaluate: Any
-    saving: Saving
-    report: Any
-    want_stop: Callable[[], None]
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+from flambeau.training.task_feed import BatchReport, TaskBatch, TaskFeed
 
 
 @final
@@ -124,13 +22,19 @@ class AsyncTrainer:
     """Trains on what it is given, until everything is done; meets the others when it is called."""
 
     def __init__(
-        self, settings: JobSettings, parts: AsyncParts, position: Position, best: Best | None
+        self,
+        settings: JobSettings,
+        parts: TrainingParts,
+        position: Position,
+        best: Best | None,
+        feed: TaskFeed,
+        request_stop: Callable[[], None],
     ) -> None:
-        self._parts = parts
+        self._parts, self._feed, self._request_stop = parts, feed, request_stop
         self.position = position
         self.milestones = Milestones(settings, parts, position, best)
         #: Called with each sync point, before anything is done in it.
-        self.on_sync_point: Callable[[SyncPointLike], None] = lambda sync_point: None
+        self.on_sync_point: Callable[[SyncPoint], None] = lambda sync_point: None
         self.times = StepTimes(parts.strategy.table_seconds)
         self._asked: float = 0.0
         self._wants_stop = False
@@ -150,7 +54,7 @@ class AsyncTrainer:
         parts.callbacks.on_start(parts.view)
         while True:
             self._asked = time.perf_counter()
-            item = parts.feed.next()
+            item = self._feed.next()
             if isinstance(item, TaskBatch):
                 self._train(item)
             elif self._meet(item):
@@ -166,8 +70,7 @@ class AsyncTrainer:
         if item.joins:
             parts.strategy.catch_up()
         batch = item.batch.to(parts.device)
-        upcoming = parts.feed.upcoming() if parts.strategy.looks_ahead else None
-        # The object itself, by which it was known when it was the one to come.
+        upcoming = self._feed.upcoming() if parts.strategy.looks_ahead else None
         parts.strategy.look_ahead(item.batch, upcoming.batch if upcoming is not None else None)
         share = StepShare(batch.size, batch.size, item.number, item.epoch, item.task)
         parts.view.batch = batch
@@ -177,10 +80,10 @@ class AsyncTrainer:
         self.position.advance(batch.size)
         parts.view.step, parts.view.epoch, parts.view.loss = self.position.step, item.epoch, loss
         parts.callbacks.on_step_end(parts.view)
-        parts.feed.trained(self._report(item, loss, fetched))
+        self._feed.trained(self._report(item, loss, fetched))
         if parts.view.stopping and not self._wants_stop:
             self._wants_stop = True
-            parts.want_stop()
+            self._request_stop()
 
     def _inform(self, progress: dict[str, Any]) -> None:
         """Take over what the others know, unless it was in a sync point that came first."""
@@ -209,7 +112,7 @@ class AsyncTrainer:
             self._parts.strategy.skipped,
         )
 
-    def _meet(self, sync_point: SyncPointLike) -> bool:
+    def _meet(self, sync_point: SyncPoint) -> bool:
         """Do what is to be done together; whether it was the last time."""
         parts, position = self._parts, self.position
         self._informed = True
@@ -229,5 +132,5 @@ class AsyncTrainer:
         if sync_point.save:
             self.milestones.checkpoint()
         stop = self.milestones.finished_early or parts.view.stopping
-        parts.feed.met(sync_point, stop=stop, progress=self.milestones.dump())
+        self._feed.met(sync_point, stop=stop, progress=self.milestones.dump())
         return sync_point.last

@@ -2,11 +2,9 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Literal, final
 
 import torch
-from torch import nn
 from torch.optim import Optimizer
 
 from flambeau.config import JobSettings
@@ -14,40 +12,15 @@ from flambeau.data.batch import Batch
 from flambeau.data.loader import Loader, StepRows
 from flambeau.errors import DataError
 from flambeau.strategies.base import StepShare, Strategy
-from flambeau.strategies.group import Group
 from flambeau.training.best import Best
-from flambeau.training.callbacks import Callback, TrainingView
-from flambeau.training.evaluation import Scores
-from flambeau.training.milestones import Milestones, Saving
+from flambeau.training.milestones import Milestones
+from flambeau.training.parts import TrainingParts
 from flambeau.training.peeking import Peeking
 from flambeau.training.position import Position
-from flambeau.training.pulse import Beat, Pulse
-from flambeau.training.schedules import LearningRate
-from flambeau.training.step import Step
+from flambeau.training.pulse import Pulse
 from flambeau.training.step_times import StepTimes
 
 Status = Literal["finished", "stopped"]
-
-
-@dataclass
-class TrainingParts:
-    """Everything the loop puts in motion; built by the worker role."""
-
-    model: nn.Module
-    optimizers: dict[str, Optimizer]
-    schedules: dict[str, LearningRate]
-    strategy: Strategy
-    group: Group
-    loader: Loader
-    step: Step
-    callbacks: Callback
-    view: TrainingView
-    evaluate: Callable[[], Scores] | None
-    saving: Saving
-    report: Callable[..., None]
-    stop_requested: Callable[[], bool]
-    pulse: Pulse
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
 @final
@@ -58,12 +31,20 @@ class Trainer:
     """
 
     def __init__(
-        self, settings: JobSettings, parts: TrainingParts, position: Position, best: Best | None
+        self,
+        settings: JobSettings,
+        parts: TrainingParts,
+        position: Position,
+        best: Best | None,
+        loader: Loader,
+        pulse: Pulse,
+        stop_requested: Callable[[], bool],
     ) -> None:
-        self._settings, self._parts = settings, parts
+        self._settings, self._parts, self._loader = settings, parts, loader
+        self._stop_requested = stop_requested
         self.position = position
         self.milestones = Milestones(settings, parts, position, best)
-        self._pulse = parts.pulse
+        self._pulse = pulse
         self.times = StepTimes(parts.strategy.table_seconds)
         self._template: Batch | None = None
         self._stop = False
@@ -82,7 +63,7 @@ class Trainer:
     @property
     def steps_total(self) -> int | None:
         """Steps of the whole training, where that can be known."""
-        return total_steps(self._settings, self._parts.loader, self.position)
+        return total_steps(self._settings, self._loader, self.position)
 
     def run(self) -> Status:
         """Train to the end, or until a stop is agreed on; the last state is saved."""
@@ -113,9 +94,9 @@ class Trainer:
         return done or stop or (limit is not None and self.position.step >= limit)
 
     def _epoch(self) -> None:
-        parts, position = self._parts, self.position
+        position = self.position
         self._announce("epoch_start", epoch=position.epoch)
-        steps = parts.loader.epoch(position.epoch, position.step_in_epoch, position.start_row)
+        steps = self._loader.epoch(position.epoch, position.step_in_epoch, position.start_row)
         try:
             complete = self._steps(Peeking(steps))
         finally:
@@ -176,7 +157,7 @@ class Trainer:
         batch = item.batch if item is not None else None
         rows, left_out = (batch.size, batch.left_out) if batch is not None else (0, 0)
         leaves_out = self._settings.loading.keep_negatives < 1.0
-        if self._parts.loader.steps() is not None and not (leaves_out and item is not None):
+        if self._loader.steps() is not None and not (leaves_out and item is not None):
             return rows, (item.all_rows or 0) if item is not None else 0, 0
         total = self._parts.group.sum(torch.tensor([rows, left_out], dtype=torch.int64))
         return rows, int(total[0]), int(total[1])
@@ -260,31 +241,23 @@ class Trainer:
     def _beat(self) -> None:
         """Compare notes with the other workers, and tell the observers."""
         parts = self._parts
-        wants = parts.stop_requested() or parts.view.stopping
+        wants = self._stop_requested() or parts.view.stopping
         waiting = parts.strategy.communication_seconds()
         beat = self._pulse.agree(self.position.step, stop=wants, communication=waiting)
         self._stop = self._stop or beat.stop or parts.strategy.stop
         now = time.perf_counter()
         elapsed, self._beat_time = now - self._beat_time, now
-        if beat.rows and parts.group.first:
-            self._report_progress(beat, elapsed)
-
-    def _report_progress(self, beat: Beat, elapsed: float) -> None:
-        optimizer = next(iter(self._parts.optimizers.values()))
-        busy = beat.step_seconds - beat.data_seconds - beat.communication_seconds
-        self._parts.report(
-            "progress",
-            step=self.position.step,
-            epoch=self.position.epoch_of_last_step,
-            steps_total=self.steps_total,
-            rows=self.position.rows,
-            rows_per_second=beat.rows / max(elapsed, 1e-9),
-            loss=beat.loss,
-            lr=float(optimizer.param_groups[0]["lr"]),
-            data_seconds=beat.data_seconds,
-            compute_seconds=max(0.0, busy),
-            communication_seconds=beat.communication_seconds,
-        )
+        if beat.sums.rows and parts.group.first:
+            optimizer = next(iter(parts.optimizers.values()))
+            parts.report(
+                "progress",
+                step=self.position.step,
+                epoch=self.position.epoch_of_last_step,
+                steps_total=self.steps_total,
+                rows=self.position.rows,
+                lr=float(optimizer.param_groups[0]["lr"]),
+                **beat.sums.progress(elapsed),
+            )
 
     def _announce(self, kind: str, **fields: Any) -> None:
         if self._parts.group.first:

@@ -1,45 +1,13 @@
 """Evaluations and checkpoints of a training, and what they lead to: the best, and an early end."""
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, final
+from typing import Any, final
 
 from flambeau.config import JobSettings
-from flambeau.strategies.base import Strategy
-from flambeau.strategies.group import Group
 from flambeau.training.best import Best
-from flambeau.training.callbacks import Callback, TrainingView
-from flambeau.training.evaluation import Scores
+from flambeau.training.parts import TrainingParts
 from flambeau.training.position import Position
 from flambeau.training.schedules import LearningRate
-
-
-class Saving(Protocol):
-    """What is asked of whoever writes checkpoints."""
-
-    def save(self, metrics: dict[str, float], *, best: bool) -> None:
-        """Begin to write a checkpoint of this moment. Called on every worker."""
-
-
-class MilestoneParts(Protocol):
-    """What milestones put in motion."""
-
-    @property
-    def schedules(self) -> Mapping[str, LearningRate]: ...
-    @property
-    def strategy(self) -> Strategy: ...
-    @property
-    def group(self) -> Group: ...
-    @property
-    def callbacks(self) -> Callback: ...
-    @property
-    def view(self) -> TrainingView: ...
-    @property
-    def evaluate(self) -> Callable[[], Scores] | None: ...
-    @property
-    def saving(self) -> Saving: ...
-    @property
-    def report(self) -> Callable[..., None]: ...
 
 
 @final
@@ -47,7 +15,7 @@ class Milestones:
     """What has been reached. All workers call the same methods at the same position."""
 
     def __init__(
-        self, settings: JobSettings, parts: MilestoneParts, position: Position, best: Best | None
+        self, settings: JobSettings, parts: TrainingParts, position: Position, best: Best | None
     ) -> None:
         self._parts, self._stopping = parts, settings.early_stopping
         self.position, self.best = position, best

@@ -9,10 +9,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 
+from flambeau.coordination.step_sums import StepSums
 from flambeau.strategies.group import Group
 
 PULSE_SECONDS = 0.5
@@ -21,13 +22,9 @@ MAX_STEPS = 1000
 
 @dataclass(frozen=True)
 class Beat:
-    """What all workers together did since the last beat. Times are means per step in seconds."""
+    """What all workers together did since the last beat, and whether to stop."""
 
-    loss: float
-    rows: int
-    step_seconds: float
-    data_seconds: float
-    communication_seconds: float
+    sums: StepSums
     stop: bool
 
 
@@ -35,22 +32,20 @@ class Pulse(ABC):
     """Collects numbers on this worker until they are due to be shared."""
 
     def __init__(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
-        self._loss = 0.0
-        self._rows = 0
-        self._steps = 0
-        self._seconds = self._data = 0.0
+        self._sums = StepSums()
 
     def add(self, loss: float, rows: int, seconds: float, data_seconds: float) -> None:
-        """One step of this worker; a step that was skipped has no loss."""
-        if not math.isnan(loss):
-            self._loss += loss * rows
-            self._rows += rows
-        self._steps += 1
-        self._seconds += seconds
-        self._data += data_seconds
+        """Add one step of this worker; a step that was skipped has no loss."""
+        counted = not math.isnan(loss)
+        self._sums += StepSums(
+            loss * rows if counted else 0.0, rows if counted else 0, 1, seconds, data_seconds
+        )
+
+    def _take(self, communication: float) -> StepSums:
+        """Return the sums, and begin new ones; `communication` is the waiting of a recent step."""
+        sums, self._sums = self._sums, StepSums()
+        sums.waiting_seconds = communication * sums.steps
+        return sums
 
     @abstractmethod
     def due(self, step: int) -> bool:
@@ -84,21 +79,13 @@ class CollectivePulse(Pulse):
 
     def agree(self, step: int, *, stop: bool, communication: float) -> Beat:
         """Compare notes. Every worker gets the same answer."""
-        local = [self._loss, self._rows, self._steps, self._seconds, self._data]
-        vector = torch.tensor([*local, communication, float(stop)], dtype=torch.float64)
-        loss, rows, steps, seconds, data, waiting, stops = self._group.sum(vector).tolist()
-        steps = max(steps, 1.0)
-        mean = seconds / steps
-        self._due = step + max(1, min(MAX_STEPS, int(PULSE_SECONDS / max(mean, 1e-6))))
-        self._clear()
-        return Beat(
-            loss=loss / rows if rows else float("nan"),
-            rows=int(rows),
-            step_seconds=mean,
-            data_seconds=data / steps,
-            communication_seconds=waiting / self._group.size,
-            stop=stops > 0,
-        )
+        local = self._take(communication).numbers()
+        vector = torch.tensor([*local, float(stop)], dtype=torch.float64)
+        loss, rows, steps, *seconds, stops = self._group.sum(vector).tolist()
+        sums = StepSums(loss, int(rows), int(steps), *seconds)
+        mean = max(sums.seconds_per_step, 1e-6)
+        self._due = step + max(1, min(MAX_STEPS, int(PULSE_SECONDS / mean)))
+        return Beat(sums, stop=stops > 0)
 
     def stop_agreed(self, wanted: bool) -> bool:
         """Return the same answer on every worker."""
@@ -129,18 +116,8 @@ class ReportedPulse(Pulse):
         """Tell the coordinator."""
         self._due = time.perf_counter() + PULSE_SECONDS
         self.stop_agreed(stop)
-        fields: dict[str, Any] = {
-            "step": step,
-            "loss": self._loss,
-            "rows": self._rows,
-            "steps": self._steps,
-            "seconds": self._seconds,
-            "data_seconds": self._data,
-            "communication_seconds": communication,
-        }
-        self._report(**fields)
-        self._clear()
-        return Beat(math.nan, 0, 0.0, 0.0, 0.0, stop=False)
+        self._report(step=step, sums=self._take(communication).numbers())
+        return Beat(StepSums(), stop=False)
 
     def stop_agreed(self, wanted: bool) -> bool:
         """Ask the coordinator once; its answer comes with a round."""

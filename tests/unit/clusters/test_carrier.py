@@ -13,7 +13,8 @@ from flambeau.checkpoint.references import best, checkpoints, latest
 from flambeau.checkpoint.store import TrainingState, read_checkpoint, write_checkpoint
 from flambeau.clusters.file_transfer.carrier import Carrier, remove_traces
 from flambeau.clusters.file_transfer.depot import Depot
-from flambeau.clusters.file_transfer.mirror import Mirror, write_part
+from flambeau.clusters.file_transfer.file_parts import write_part
+from flambeau.clusters.file_transfer.mirror import Mirror
 from flambeau.coordination.file_messages import (
     FilePart,
     FilesSent,

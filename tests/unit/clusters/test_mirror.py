@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from flambeau.clusters.file_transfer import mirror
-from flambeau.clusters.file_transfer.mirror import Mirror, parts_of, sees, write_part
+from flambeau.clusters.file_transfer import file_parts
+from flambeau.clusters.file_transfer.file_parts import parts_of, sees, write_part
+from flambeau.clusters.file_transfer.mirror import Mirror
 from flambeau.coordination.file_messages import FilePart, FilesSent
 
 
 def test_a_file_travels_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "PART_BYTES", 4)
+    monkeypatch.setattr(file_parts, "PART_BYTES", 4)
     (tmp_path / "here" / "deep").mkdir(parents=True)
     (tmp_path / "here" / "deep" / "file").write_bytes(b"0123456789")
     (tmp_path / "here" / "empty").touch()

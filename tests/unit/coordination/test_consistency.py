@@ -5,12 +5,9 @@ import pytest
 from flambeau.coordination.consistency import (
     Asynchronous,
     Bounded,
-    ConsistencyPolicy,
     Synchronous,
 )
 from flambeau.errors import ConfigError
-
-NOBODY: frozenset[int] = frozenset()
 
 
 @pytest.mark.parametrize(("workers", "backup"), [(1, 0), (4, 0), (4, 1), (4, 3)])
@@ -28,11 +25,6 @@ def test_backup_workers_must_leave_a_member(workers: int, backup: int) -> None:
         Synchronous(workers, backup)
 
 
-def test_synchronous_workers_start_a_step_when_the_rounds_before_are_closed() -> None:
-    policy = Synchronous(4)
-    assert [policy.may_start(step, slowest=5) for step in (3, 5, 6)] == [True, True, False]
-
-
 @pytest.mark.parametrize("staleness", [0, 1, 3])
 def test_bounded_workers_start_up_to_the_staleness_ahead(staleness: int) -> None:
     policy = Bounded(staleness)
@@ -47,9 +39,3 @@ def test_a_negative_staleness_is_refused() -> None:
 
 def test_asynchronous_workers_never_wait() -> None:
     assert Asynchronous().may_start(10**9, slowest=0)
-
-
-@pytest.mark.parametrize("policy", [Bounded(2), Asynchronous()], ids=["bounded", "asynchronous"])
-def test_gradients_of_free_workers_are_applied_as_they_come(policy: ConsistencyPolicy) -> None:
-    assert policy.members(frozenset({3})) == frozenset({3})
-    assert policy.members(NOBODY) is None

@@ -6,6 +6,7 @@ from fake_stage import FakeStage, job_settings, spec
 from flambeau.config import Hybrid, ParameterServer
 from flambeau.coordination.protocol import Report, Role, RoleSpec, ShardJoined, Stop, StopRequest
 from flambeau.coordination.round_messages import Commit, NormReply, NormRequest, Staged
+from flambeau.coordination.step_sums import StepSums
 from flambeau.driver.coordinators import PROGRESS_SECONDS, PassiveCoordinator, RoundCoordinator
 
 
@@ -160,12 +161,7 @@ def test_there_is_nothing_to_report_before_the_first_round() -> None:
 def pulse(job: Job, rank: int, **fields: Any) -> None:
     known = {
         "step": 10,
-        "loss": 8.0,
-        "rows": 4,
-        "steps": 2,
-        "seconds": 2.0,
-        "data_seconds": 0.5,
-        "communication_seconds": 0.25,
+        "sums": StepSums(8.0, 4, 2, 2.0, 0.5, 0.5).numbers(),
         "epoch": 1,
         "steps_total": 90,
         "position_rows": 80,
@@ -178,7 +174,8 @@ def test_the_pulses_of_all_workers_are_one_progress() -> None:
     job = Job()
     start = job.rounds._told
     pulse(job, 0)
-    pulse(job, 1, step=11, loss=4.0, position_rows=88, communication_seconds=0.75)
+    sums = StepSums(4.0, 4, 2, 2.0, 0.5, 1.5).numbers()
+    pulse(job, 1, step=11, position_rows=88, sums=sums)
     job.rounds.tick(start + 2.0)
     assert job.stage.told == [
         (

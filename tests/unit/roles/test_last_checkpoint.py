@@ -10,8 +10,8 @@ from fake_stage import job_settings
 
 from flambeau.checkpoint import RunDirectory, checkpoints
 from flambeau.errors import CheckpointError, SnapshotLostError
-from flambeau.roles.table_saving import Finish, TableCheckpoints
 from flambeau.roles.worker_checkpoints import ATTEMPTS, WorkerCheckpoints
+from flambeau.strategies.base import Finish, TableCheckpoints
 from flambeau.strategies.group import Solo
 from flambeau.training.position import Position
 

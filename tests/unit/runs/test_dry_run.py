@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.config import Binding
-from flambeau.data import Source
 from flambeau.data.binding import Binder
 from flambeau.data.loader import in_order
+from flambeau.data.source import Source
 from flambeau.data.sources.parquet import ParquetSource
 from flambeau.data.sources.text.csv import CsvSource
 from flambeau.data.sources.text.libsvm import open_libsvm

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.config import Binding, CodeRef, DatasetData, FileData, Images, JobSettings, LoaderData
-from flambeau.data import ArraySource, Source
 from flambeau.data.batch import Batch
 from flambeau.data.loader import IndexedLoader, IterableLoader, StreamedLoader
-from flambeau.data.source import IterableSource, Share
+from flambeau.data.source import IterableSource, Share, Source
+from flambeau.data.sources.arrays import ArraySource
 from flambeau.errors import DataError, ModelError
 from flambeau.runs import open_data, open_model
 from flambeau.runs.open_data import Place

@@ -16,7 +16,7 @@ from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.errors import ModelError
 from flambeau.parameter_server.client import Update
 from flambeau.parameter_server.protocol import Key
-from flambeau.strategies.server_tables import ServedTables
+from flambeau.strategies.server_tables import ServerTables
 
 ADAM = OptimizerSpec(name="adam", args={"lr": 0.3})
 ITEM = TableSpec("item", 3, dtype="fp64", optimizer=ADAM)
@@ -45,10 +45,10 @@ def batches(count: int, others: bool = True) -> list[Batch]:
         return torch.randint(-12, 12, shape, generator=numbers)
 
     made = []
-    for _ in range(count):
+    for index in range(count):
         items = ids(6, 2)
         columns = {"items": items, "others": ids(6, 3) if others else items, "users": ids(6)}
-        made.append(Batch(columns, 6))
+        made.append(Batch(columns, 6, index=index))
     return made
 
 
@@ -58,7 +58,7 @@ class Worker:
     def __init__(self, servers: Servers, *, prefetch: bool) -> None:
         self.model = Model()
         self.client = servers.worker(0, tables_of(self.model))
-        self.tables = ServedTables(self.client, prefetch=prefetch)
+        self.tables = ServerTables(self.client, prefetch=prefetch)
         self.tables.attach(self.model)
         self.number = 0
         #: What the model gave, batch by batch.
@@ -237,6 +237,7 @@ def test_an_empty_batch_of_ids_is_announced_like_any_other(near: bool) -> None:
             "users": torch.empty(0, dtype=torch.int64),
         },
         0,
+        index=7,
     )
     first, last = batches(2)
     found = trained([first, empty, last], prefetch=True, near=near)

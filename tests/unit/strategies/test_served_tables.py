@@ -12,18 +12,18 @@ from flambeau.embeddings.externalizing import externalize
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.parameter_server.client import Update
 from flambeau.parameter_server.protocol import Key
-from flambeau.strategies.server_tables import WINDOW, ServedTables
+from flambeau.strategies.server_tables import WINDOW, ServerTables
 
 ITEM = TableSpec("item", 2, dtype="fp64", optimizer=sgd())
 
 
-def served(servers: Servers, model: nn.Module, *, prefetch: bool = False) -> ServedTables:
-    tables = ServedTables(servers.worker(0, [ITEM]), prefetch=prefetch)
+def served(servers: Servers, model: nn.Module, *, prefetch: bool = False) -> ServerTables:
+    tables = ServerTables(servers.worker(0, [ITEM]), prefetch=prefetch)
     tables.attach(model)
     return tables
 
 
-def push(tables: ServedTables, batch: int, *, task: int = 0) -> None:
+def push(tables: ServerTables, batch: int, *, task: int = 0) -> None:
     own = TableGradient(ITEM, np.arange(3), np.ones((3, 2)))
     tables.push(Update(Key(0, 0, task, batch), 1, 1, 1.0), [own])
 
@@ -92,7 +92,7 @@ def test_tables_begin_with_the_weights_of_the_embeddings_they_replace() -> None:
     with Servers(2) as servers:
         client = servers.client()
         client.open([spec for spec, _, _ in initial_rows(model)], None)
-        tables = ServedTables(client, prefetch=False)
+        tables = ServerTables(client, prefetch=False)
         tables.load_initial(model)
         client.initialise(None)
         tables.attach(model)

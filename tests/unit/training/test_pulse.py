@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from flambeau.coordination.step_sums import StepSums
 from flambeau.strategies.group import Group, Solo
 from flambeau.training import pulse as pulse_module
 from flambeau.training.pulse import MAX_STEPS, PULSE_SECONDS, CollectivePulse, ReportedPulse
@@ -52,9 +53,11 @@ def test_the_loss_is_the_mean_over_the_rows_of_all() -> None:
     pulse.add(1.0, 4, 1.0, 0.5)
     pulse.add(2.0, 2, 1.5, 0.25)
     beat = pulse.agree(2, stop=False, communication=0.25)
-    assert (beat.loss, beat.rows) == ((4 + 4 + 6) / 8, 8)
-    assert (beat.step_seconds, beat.data_seconds) == (1.0, pytest.approx(1 / 3))
-    assert beat.communication_seconds == 0.375
+    progress = beat.sums.progress(elapsed=4.0)
+    assert (progress["loss"], progress["rows_per_second"]) == ((4 + 4 + 6) / 8, 2.0)
+    assert (beat.sums.seconds_per_step, progress["data_seconds"]) == (1.0, pytest.approx(1 / 3))
+    assert progress["communication_seconds"] == pytest.approx((2 * 0.25 + 0.5) / 3)
+    assert progress["compute_seconds"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [(True, 0.0), (False, 1.0), (True, 1.0)])
@@ -85,23 +88,24 @@ def test_a_beat_starts_from_nothing() -> None:
     pulse.add(1.0, 4, 1.0, 0.5)
     pulse.agree(1, stop=False, communication=0.0)
     beat = pulse.agree(2, stop=False, communication=0.0)
-    assert beat.rows == 0
-    assert math.isnan(beat.loss)
+    assert beat.sums.rows == 0
+    assert math.isnan(beat.sums.progress(1.0)["loss"])
 
 
 def test_a_step_without_rows_does_not_count_in_the_loss() -> None:
     pulse = CollectivePulse(Solo(), 0)
     pulse.add(3.0, 4, 1.0, 0.0)
     pulse.add(0.0, 0, 1.0, 0.0)
-    assert pulse.agree(2, stop=False, communication=0.0).loss == 3.0
+    sums = pulse.agree(2, stop=False, communication=0.0).sums
+    assert sums.progress(1.0)["loss"] == 3.0
 
 
 def test_a_step_that_was_skipped_does_not_count_in_the_loss() -> None:
     pulse = CollectivePulse(Solo(), 0)
     pulse.add(3.0, 4, 1.0, 0.0)
     pulse.add(math.nan, 4, 1.0, 0.0)
-    beat = pulse.agree(2, stop=False, communication=0.0)
-    assert (beat.loss, beat.rows) == (3.0, 4)
+    sums = pulse.agree(2, stop=False, communication=0.0).sums
+    assert (sums.loss, sums.rows) == (12.0, 4)
 
 
 class Coordinator:
@@ -145,22 +149,15 @@ def test_a_report_has_the_sums_since_the_last_one(coordinator: Coordinator) -> N
     pulse.add(1.0, 4, 1.0, 0.5)
     pulse.add(2.0, 2, 1.5, 0.25)
     pulse.agree(3, stop=False, communication=0.125)
-    assert coordinator.reports[1] == {
-        "step": 3,
-        "loss": 8.0,
-        "rows": 6,
-        "steps": 2,
-        "seconds": 2.5,
-        "data_seconds": 0.75,
-        "communication_seconds": 0.125,
-    }
+    sums = StepSums(8.0, 6, 2, 2.5, 0.75, waiting_seconds=2 * 0.125)
+    assert coordinator.reports[1] == {"step": 3, "sums": sums.numbers()}
 
 
 def test_what_was_reported_is_told_by_the_coordinator_alone(coordinator: Coordinator) -> None:
     pulse = coordinator.pulse()
     pulse.add(1.0, 4, 1.0, 0.5)
     beat = pulse.agree(1, stop=True, communication=0.0)
-    assert beat.rows == 0
+    assert beat.sums.rows == 0
     assert not beat.stop
 
 

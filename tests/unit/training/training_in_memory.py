@@ -22,8 +22,9 @@ from flambeau.strategies.group import Solo
 from flambeau.training.best import Best
 from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.evaluation import Scores
-from flambeau.training.loop import Trainer, TrainingParts
+from flambeau.training.loop import Trainer
 from flambeau.training.losses import build_loss
+from flambeau.training.parts import TrainingParts
 from flambeau.training.position import Position
 from flambeau.training.pulse import CollectivePulse
 from flambeau.training.schedules import LearningRate
@@ -155,18 +156,17 @@ class Training:
             schedules=dict(schedules or {}),
             strategy=strategy,
             group=Solo(),
-            loader=loader or IndexedLoader(source, plan, 0, binder, None, Loading(), 0),
             step=step,
             callbacks=callback or Callback(),
             view=self.view,
             evaluate=self._evaluate if scores is not None else None,
             saving=self.saves,
             report=lambda kind, **fields: self.events.append((kind, fields)),
-            stop_requested=stop,
-            pulse=CollectivePulse(Solo(), position.step, callbacks=callback is not None),
         )
         best = Best(job.checkpoints.best, job.checkpoints.mode) if scores is not None else None
-        self.trainer = self.saves.trainer = Trainer(job, parts, position, best)
+        loader = loader or IndexedLoader(source, plan, 0, binder, None, Loading(), 0)
+        pulse = CollectivePulse(Solo(), position.step, callbacks=callback is not None)
+        self.trainer = self.saves.trainer = Trainer(job, parts, position, best, loader, pulse, stop)
 
     def _evaluate(self) -> Scores:
         assert self._scores is not None

@@ -10,7 +10,7 @@ from flambeau.checkpoint import RunDirectory, prune
 from flambeau.checkpoint.manifest import MANIFEST, Manifest
 from flambeau.checkpoint.references import checkpoints, mark_best, mark_latest
 from flambeau.checkpoint.retention import remove_checkpoint
-from flambeau.clusters.file_transfer.mirror import INIT, TOKEN, parts_of, write_part
+from flambeau.clusters.file_transfer.file_parts import INIT, TOKEN, parts_of, write_part
 from flambeau.coordination.file_messages import (
     FilePart,
     FilesSent,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import final
 
-from flambeau.clusters.file_transfer.mirror import below
+from flambeau.clusters.file_transfer.file_parts import below
 from flambeau.data.sources.urls import file_system, transferring
 
 

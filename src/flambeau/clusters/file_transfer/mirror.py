@@ -3,54 +3,15 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
-from flambeau.coordination.file_messages import FilePart, FilesSent
+from flambeau.clusters.file_transfer.file_parts import parts_of
+from flambeau.coordination.file_messages import FilesSent
 
 if TYPE_CHECKING:
     from flambeau.clusters.file_transfer.depot import Depot
-
-PART_BYTES = 8 << 20
-#: Where agents find the run that this one starts from, below their own.
-INIT = "init"
-#: The file by which agents know the driver's run directory.
-TOKEN = ".token"
-
-
-def sees(run_dir: str, token: str) -> bool:
-    """Whether this is the directory in which the driver has left its token."""
-    try:
-        return (Path(run_dir) / TOKEN).read_text(encoding="ascii") == token
-    except OSError:
-        return False
-
-
-def parts_of(root: Path, path: Path) -> Iterator[tuple[FilePart, bytes]]:
-    """A file, piece by piece, named by its place below `root`."""
-    name = path.relative_to(root).as_posix()
-    with path.open("rb") as file:
-        data = file.read(PART_BYTES)
-        yield FilePart(name, 0), data  # also of an empty file
-        while data := file.read(PART_BYTES):
-            yield FilePart(name, file.tell() - len(data)), data
-
-
-def below(root: Path, name: str) -> Path:
-    """A place below `root`, and nowhere else."""
-    if ".." in Path(name).parts or Path(name).is_absolute():
-        raise ValueError(f"{name} is not below {root}")
-    return root / name
-
-
-def write_part(root: Path, part: FilePart, data: Any) -> None:
-    """Put a piece into its place; nothing outside `root` is touched."""
-    path = below(root, part.path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("r+b" if part.start else "wb") as file:
-        file.seek(part.start)
-        file.write(data)
 
 
 @final

@@ -12,10 +12,11 @@ from flambeau.compat.angel.model import COLUMN, check_ids
 from flambeau.compat.angel.splitting import Split
 from flambeau.compat.angel.words import AngelJob
 from flambeau.config import CodeRef, DataRef, DatasetData, FileData
-from flambeau.data import StreamedSource, open_source
 from flambeau.data.arrow_columns import to_columns
 from flambeau.data.jagged import Jagged
+from flambeau.data.source import StreamedSource
 from flambeau.data.sources.files import size_of
+from flambeau.data.sources.opening import open_source
 from flambeau.data.sources.paths import find_files
 from flambeau.data.sources.text.text_source import SHARD_BYTES
 from flambeau.errors import ConfigError

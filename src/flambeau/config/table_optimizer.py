@@ -1,7 +1,7 @@
 """Which optimizer tables have whose spec names none."""
 
-from flambeau.config import JobSettings, OptimizerSpec
-from flambeau.config.optimizer import TABLE_OPTIMIZERS
+from flambeau.config.job import JobSettings
+from flambeau.config.optimizer import TABLE_OPTIMIZERS, OptimizerSpec
 
 
 def table_optimizer(settings: JobSettings) -> OptimizerSpec | None:

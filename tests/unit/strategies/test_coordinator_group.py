@@ -8,8 +8,8 @@ from fake_coordinator import PATIENCE, FakeCoordinator
 
 from flambeau.coordination.protocol import Contribution, Gathered
 from flambeau.errors import RequestTimeoutError
-from flambeau.roles import task_feed
-from flambeau.roles.task_feed import CoordinatorGroup
+from flambeau.strategies import coordinator_group
+from flambeau.strategies.coordinator_group import CoordinatorGroup
 
 WORKERS = 3
 
@@ -118,6 +118,6 @@ def test_the_first_worker_is_the_one_that_writes(team: Topology) -> None:
 def test_others_that_do_not_come_are_an_error(
     team: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_feed, "EXCHANGE_SECONDS", 0.0)
+    monkeypatch.setattr(coordinator_group, "EXCHANGE_SECONDS", 0.0)
     with pytest.raises(RequestTimeoutError, match="the other workers did not come"):
         team.groups[0].gather(b"")

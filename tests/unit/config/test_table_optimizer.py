@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from flambeau.config import CodeRef, FileData, JobSettings, OptimizerSpec, optim
+from flambeau.config.table_optimizer import table_optimizer
 from flambeau.config.tables import TableSpec, optimizer_of
-from flambeau.roles.table_optimizer import table_optimizer
 from flambeau.tables.optimizers import Adagrad
 from flambeau.tables.table import Table
 

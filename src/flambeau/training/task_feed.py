@@ -5,19 +5,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
-import torch
-from torch import Tensor
-
 from flambeau.coordination.activity import waits_for_others
-from flambeau.coordination.consistency import ConsistencyPolicy
+from flambeau.coordination.consistency import StalenessPolicy
 from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.coordination.protocol import (
     Assigned,
-    Contribution,
-    Gathered,
     SlowestClock,
     StepGrant,
     SyncPoint,
@@ -25,18 +20,47 @@ from flambeau.coordination.protocol import (
     TaskRequest,
     Trained,
 )
+from flambeau.data.batch import Batch
 from flambeau.data.task_reader import TaskReader
-from flambeau.errors import RequestTimeoutError
-from flambeau.strategies.group import Group
-from flambeau.training.async_loop import BatchReport, SyncPointLike, TaskBatch, TaskFeedLike
+from flambeau.strategies.coordinator_group import CoordinatorGroup
 
 #: Reports of batches are collected for this long, unless somebody may be waiting for them.
 REPORT_SECONDS = 0.25
-EXCHANGE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """Batch `number` of a task; `last`: the task ends with it.
+
+    All workers together had made so many `updates` when the task was handed out. `joins`: the
+    worker had been idle before. `progress`: what others know, if the worker is new.
+    """
+
+    epoch: int
+    task: int
+    number: int
+    batch: Batch
+    last: bool
+    updates: int = 0
+    joins: bool = False
+    progress: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What a batch was like; times in seconds."""
+
+    item: TaskBatch
+    loss: float
+    seconds: float
+    data_seconds: float
+    waiting_seconds: float
+    lr: float
+    dropped: bool = False
 
 
 @final
-class TaskFeed(TaskFeedLike):
+class TaskFeed:
     """Work from the coordinator, over the worker's link. A thread reads ahead.
 
     `limited`: a step may begin only after it was granted.
@@ -45,19 +69,15 @@ class TaskFeed(TaskFeedLike):
     def __init__(
         self,
         coordinator: CoordinatorClient,
-        group: "CoordinatorGroup",
+        group: CoordinatorGroup,
         reader: TaskReader,
-        policy: ConsistencyPolicy,
+        policy: StalenessPolicy,
         read_ahead: int,
         *,
         limited: bool = False,
     ) -> None:
-        self._coordinator, self._group, self._reader, self._policy = (
-            coordinator,
-            group,
-            reader,
-            policy,
-        )
+        self._coordinator, self._group = coordinator, group
+        self._reader, self._policy = reader, policy
         self._depth = read_ahead
         self._changed = threading.Condition()
         self._tasks: deque[Assigned] = deque()
@@ -80,8 +100,8 @@ class TaskFeed(TaskFeedLike):
     # What the training loop asks
 
     @waits_for_others
-    def next(self) -> TaskBatch | SyncPointLike:
-        """See `TaskFeedLike`."""
+    def next(self) -> TaskBatch | SyncPoint:
+        """Return the next batch, or a sync point at which to meet the others; wait for either."""
         with self._changed:
             while True:
                 if self._error is not None:
@@ -112,12 +132,12 @@ class TaskFeed(TaskFeedLike):
         return bool(self._batches) and self._granted > 0 and in_time
 
     def upcoming(self) -> TaskBatch | None:
-        """See `TaskFeedLike`."""
+        """Return the batch that `next` will give, if it is known already."""
         with self._changed:
             return self._batches[0] if self._batches else None
 
     def trained(self, report: BatchReport) -> None:
-        """See `TaskFeedLike`."""
+        """Report a batch whose gradient is on its way to the servers."""
         self._clock += 1
         self._unsent.append(report)
         waited = time.perf_counter() - self._sent > REPORT_SECONDS
@@ -125,8 +145,8 @@ class TaskFeed(TaskFeedLike):
         if waited or report.item.last or not self._policy.may_start(1 << 30, 0):
             self._send()
 
-    def met(self, sync_point: SyncPointLike, *, stop: bool, progress: dict[str, Any]) -> None:
-        """See `TaskFeedLike`."""
+    def met(self, sync_point: SyncPoint, *, stop: bool, progress: dict[str, Any]) -> None:
+        """Report that this worker has done what the sync point asked for."""
         self._coordinator.send(
             SyncPointDone(self._coordinator.spec, sync_point.number, stop, progress)
         )
@@ -263,66 +283,3 @@ def _runs(reports: Sequence[BatchReport]) -> Iterator[list[BatchReport]]:
         run.append(report)
     if run:
         yield run
-
-
-@final
-class CoordinatorGroup(Group):
-    """All asynchronous workers, exchanging through the coordinator when they meet at a sync point.
-
-    A worker that takes a lost one's place repeats the exchanges of the sync point, and gets the
-    same answers.
-    """
-
-    def __init__(self, coordinator: CoordinatorClient) -> None:
-        self.rank, self.size = coordinator.spec.rank, coordinator.spec.world
-        self._coordinator = coordinator
-        self._changed = threading.Condition()
-        self._answers: dict[str, Sequence[Any]] = {}
-        self._sync_point, self._number = -1, 0
-        coordinator.on(Gathered, self._on_gathered)
-
-    def enter(self, sync_point: int) -> None:
-        """Begin the exchanges of a sync point."""
-        self._sync_point, self._number = sync_point, 0
-        with self._changed:
-            self._answers = {
-                key: parts
-                for key, parts in self._answers.items()
-                if key.startswith(f"{sync_point}/")
-            }
-
-    @waits_for_others
-    def gather(self, data: bytes) -> list[bytes]:
-        """Everybody's bytes, by rank."""
-        key = f"{self._sync_point}/{self._number}"
-        self._number += 1
-        self._coordinator.send(Contribution(self._coordinator.spec, key), [data])
-        deadline = time.monotonic() + EXCHANGE_SECONDS
-        with self._changed:
-            while key not in self._answers:
-                if not self._changed.wait(deadline - time.monotonic()):
-                    raise RequestTimeoutError(
-                        f"the other workers did not come within {EXCHANGE_SECONDS:.0f} s"
-                    )
-            return [bytes(part) for part in self._answers.pop(key)]
-
-    def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of everybody's tensor, in the order of ranks."""
-        parts = self.gather(tensor.detach().cpu().contiguous().numpy().tobytes())
-        total = torch.zeros_like(tensor, device="cpu")
-        for part in parts:
-            total += torch.frombuffer(bytearray(part), dtype=tensor.dtype).view_as(total)
-        tensor.copy_(total)
-        return tensor
-
-    def broadcast(self, tensor: Tensor) -> Tensor:
-        """The first worker's tensor."""
-        own = tensor.detach().cpu().contiguous().numpy().tobytes() if self.first else b""
-        first = self.gather(own)[0]
-        tensor.copy_(torch.frombuffer(bytearray(first), dtype=tensor.dtype).view_as(tensor))
-        return tensor
-
-    def _on_gathered(self, message: Gathered, buffers: Sequence[Any]) -> None:
-        with self._changed:
-            self._answers[message.key] = buffers
-            self._changed.notify_all()

@@ -4,7 +4,7 @@ import pytest
 from fake_stage import job_settings
 
 from flambeau.config import OptimizerSpec, TableSpec
-from flambeau.roles.table_checkpoints import Layers
+from flambeau.strategies.table_checkpoints import Layers
 from flambeau.tables.saved.saving import SavedTable
 
 ITEM = TableSpec(name="item", dim=4)

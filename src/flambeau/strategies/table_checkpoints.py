@@ -4,24 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
-from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.manifest import FileEntry, Manifest, TableEntry
-from flambeau.checkpoint.references import checkpoint_path, parse_reference, resolve
-from flambeau.checkpoint.store import TrainingState
 from flambeau.checkpoint.tree_file import write_tree
 from flambeau.config import JobSettings
+from flambeau.config.table_optimizer import table_optimizer
 from flambeau.config.tables import TableSpec, optimizer_of
-from flambeau.parameter_server.channel import Channel
+from flambeau.embeddings.in_process import InProcessTables
+from flambeau.parameter_server.channel import Access, Channel
 from flambeau.parameter_server.protocol import AwaitSnapshot, TakeSnapshot
 from flambeau.parameter_server.restoring import read_states
 from flambeau.parameter_server.snapshot import state_file_name
-from flambeau.roles.server_access import access
-from flambeau.roles.table_optimizer import table_optimizer
-from flambeau.roles.table_saving import Finish, Saved, TableCheckpoints
-from flambeau.roles.worker_context import WorkerContext
-from flambeau.strategies.all_reduce import AllReduceStrategy
-from flambeau.strategies.base import Strategy
-from flambeau.strategies.local_tables import LocalTables
+from flambeau.strategies.base import Finish, Saved, SavingContext, TableCheckpoints
 from flambeau.tables.saved.saving import SavedTable, TablesSnapshot, restore_tables
 
 PIECE_ROWS = 262_144
@@ -65,12 +58,12 @@ class Layers:
 class LocalTableCheckpoints(TableCheckpoints):
     """Tables of this process: their rows are written at once, the rest in the background."""
 
-    def __init__(self, context: WorkerContext, tables: LocalTables) -> None:
+    def __init__(self, context: SavingContext, tables: InProcessTables) -> None:
         self._context, self._tables = context, tables
 
     def begin(self, directory: Path) -> Finish:
         """Write all rows; checksums and waiting for the disk are left."""
-        tables = list(self._tables.backend.tables.values())
+        tables = list(self._tables.tables.values())
         snapshot = TablesSnapshot(tables, directory, 0, incremental=False)
         while not snapshot.written:
             snapshot.advance(PIECE_ROWS)
@@ -85,14 +78,12 @@ class LocalTableCheckpoints(TableCheckpoints):
 
         return finish
 
-    def restore(self, state: TrainingState) -> None:
-        """Rows and counters as they were."""
-        self.load(checkpoint_path(self._context.run, state.step))
-
     def load(self, checkpoint: Path) -> None:
-        """Begin with the tables of a checkpoint."""
+        """Take rows and counters as they were; tables that are not in it stay as they are."""
+        if not Manifest.read(checkpoint).tables:
+            return
         dumps = [dump["tables"] for dump in read_states(checkpoint)]
-        backend = self._tables.backend
+        backend = self._tables
         backend.empty(backend.tables.keys() & Manifest.read(checkpoint).tables.keys())
         tables = list(backend.tables.values())
         restore_tables(tables, checkpoint, 0, 1, dumps, lambda: None)
@@ -104,8 +95,8 @@ class ServerTableCheckpoints(TableCheckpoints):
 
     shared = True
 
-    def __init__(self, context: WorkerContext, specs: Sequence[TableSpec]) -> None:
-        self._context, self._specs = context, specs
+    def __init__(self, context: SavingContext, access: Access) -> None:
+        self._context, self._specs, self._access = context, context.specs, access
         self._settings = context.settings.checkpoints
         self._layers = Layers(context.settings)
         self._channels: list[Channel] = []
@@ -113,7 +104,7 @@ class ServerTableCheckpoints(TableCheckpoints):
         self._count = 0
 
     def begin(self, directory: Path) -> Finish:
-        """All shards fix this moment; they write it while the training goes on."""
+        """Have all shards fix the current state; they write it while the training continues."""
         incremental = self._can_be_incremental(directory)
         self._connect()
         self._count += 1
@@ -146,7 +137,7 @@ class ServerTableCheckpoints(TableCheckpoints):
         """Connections of their own: the saving thread uses them while the worker trains."""
         if not self._channels:
             shards = len(self._context.coordinator.servers)
-            self._channels = [Channel(s, access(self._context)) for s in range(shards)]
+            self._channels = [Channel(s, self._access) for s in range(shards)]
         self._servers = list(self._context.coordinator.servers)
 
     def _finish(self, directory: Path, name: str, number: int) -> Saved:
@@ -161,20 +152,3 @@ class ServerTableCheckpoints(TableCheckpoints):
             for saved in done.tables:
                 tables[saved.name].append(SavedTable(saved.name, saved.file, saved.full))
         return files, self._layers.entries(directory, self._specs, tables)
-
-
-def make_saving(
-    context: WorkerContext, strategy: Strategy, specs: Sequence[TableSpec], last: Path | None
-) -> TableCheckpoints:
-    """Who saves the tables of a job; `last` is the checkpoint that it goes on from."""
-    if not isinstance(strategy, AllReduceStrategy):
-        return ServerTableCheckpoints(context, specs)
-    assert isinstance(strategy.tables, LocalTables)
-    own = LocalTableCheckpoints(context, strategy.tables)
-    initial = context.payload.get("init_from")
-    if initial is not None and last is None:
-        path, which = parse_reference(initial)
-        source = resolve(RunDirectory(path), which)
-        if Manifest.read(source).tables:
-            own.load(source)
-    return own

@@ -19,23 +19,18 @@ from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.strategies.base import StepShare, Strategy
 from flambeau.strategies.group import Group, Solo
-from flambeau.training.async_loop import (
-    AsyncParts,
-    AsyncTrainer,
-    BatchReport,
-    SyncPointLike,
-    TaskBatch,
-    TaskFeedLike,
-)
+from flambeau.training.async_loop import AsyncTrainer
 from flambeau.training.best import Best
 from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.evaluation import Scores
 from flambeau.training.losses import build_loss
+from flambeau.training.parts import TrainingParts
 from flambeau.training.position import Position
 from flambeau.training.schedules import FactorSchedule
 from flambeau.training.step import StandardStep
+from flambeau.training.task_feed import BatchReport, TaskBatch
 
-Item = TaskBatch | SyncPointLike
+Item = TaskBatch | SyncPoint
 
 
 def batch_of(
@@ -54,7 +49,7 @@ def sync_point(step: int, epoch: int = 0, number: int = 0, **what: Any) -> SyncP
 LAST = sync_point(9, last=True)
 
 
-class Given(TaskFeedLike):
+class Given:
     """Hands out a list, and remembers what it is told."""
 
     def __init__(self, items: list[Item]) -> None:
@@ -72,11 +67,11 @@ class Given(TaskFeedLike):
     def trained(self, report: BatchReport) -> None:
         self.reports.append(report)
 
-    def met(self, sync_point: SyncPointLike, *, stop: bool, progress: dict[str, Any]) -> None:
+    def met(self, sync_point: SyncPoint, *, stop: bool, progress: dict[str, Any]) -> None:
         self.meetings.append((sync_point.number, stop, progress))
 
 
-class TaskCoordinator(Strategy):
+class AppliesAtOnce(Strategy):
     """Applies gradients at once, and remembers what it was asked."""
 
     def __init__(self) -> None:
@@ -133,7 +128,7 @@ class Training:
     patience: int | None = None
 
     def __post_init__(self) -> None:
-        self.model, self.strategy, self.feed = Model(), TaskCoordinator(), Given(self.items)
+        self.model, self.strategy, self.feed = Model(), AppliesAtOnce(), Given(self.items)
         self.saved: list[tuple[int, bool]] = []
         self.events: list[str] = []
         self.stops = 0
@@ -142,13 +137,12 @@ class Training:
         binder = Binder(Binding(label="y"), self.model.forward, SHAPE)
         self.view = TrainingView(self.model, optimizers, Path(), 0, 1, log=lambda values: None)
         self.schedule = FactorSchedule(optimizers[""], lambda updates, epochs: 0.5**updates)
-        parts = AsyncParts(
+        parts = TrainingParts(
             model=self.model,
             optimizers=optimizers,
             schedules={"": self.schedule},
             strategy=self.strategy,
             group=self.group,
-            feed=self.feed,
             step=StandardStep(
                 self.model, binder, build_loss("mse"), self.strategy, contextlib.nullcontext
             ),
@@ -157,7 +151,6 @@ class Training:
             evaluate=self._evaluate if self.losses is not None else None,
             saving=self,
             report=lambda kind, **fields: self.events.append(kind),
-            want_stop=self._want_stop,
         )
         settings = JobSettings(
             model=CodeRef(path="m:Model"),
@@ -166,7 +159,9 @@ class Training:
             early_stopping={"patience": self.patience} if self.patience else None,
         )
         best = Best("loss") if self.losses is not None else None
-        self.trainer = AsyncTrainer(settings, parts, self.position, best)
+        self.trainer = AsyncTrainer(
+            settings, parts, self.position, best, self.feed, self._want_stop
+        )
 
     def save(self, metrics: dict[str, float], *, best: bool) -> None:
         self.saved.append((self.position.step, best))

@@ -9,7 +9,7 @@ import torch
 from fake_coordinator import PATIENCE, FakeCoordinator
 from fake_stage import spec
 
-from flambeau.coordination.consistency import Asynchronous, Bounded, ConsistencyPolicy
+from flambeau.coordination.consistency import Asynchronous, Bounded, StalenessPolicy
 from flambeau.coordination.protocol import (
     Assigned,
     SlowestClock,
@@ -21,11 +21,11 @@ from flambeau.coordination.protocol import (
 )
 from flambeau.coordination.tasks import Task
 from flambeau.data.batch import Batch
-from flambeau.data.task_reader import TaskLike, TaskReader
+from flambeau.data.task_reader import TaskReader
 from flambeau.errors import DataError
-from flambeau.roles import task_feed
-from flambeau.roles.task_feed import CoordinatorGroup, TaskFeed
+from flambeau.training import task_feed
 from flambeau.training.async_loop import BatchReport, TaskBatch
+from flambeau.training.task_feed import CoordinatorGroup, TaskFeed
 
 MOMENT = SyncPoint(3, 40, 1, True, True, False, {}, {})
 
@@ -37,7 +37,7 @@ class Reader(TaskReader):
         super().__init__(None, None, 1)  # type: ignore[arg-type]
         self.error: Exception | None = None
 
-    def _read(self, task: TaskLike) -> Iterator[Batch]:
+    def _read(self, task: Task) -> Iterator[Batch]:
         for number in range(task.first_batch, task.stop):
             yield Batch({"x": torch.zeros(number + 1)}, number + 1)
         if self.error is not None:
@@ -48,7 +48,7 @@ class Worker:
     """A conductor whose coordinator is the test."""
 
     def __init__(
-        self, policy: ConsistencyPolicy, read_ahead: int = 8, *, limited: bool = False
+        self, policy: StalenessPolicy, read_ahead: int = 8, *, limited: bool = False
     ) -> None:
         self.coordinator = FakeCoordinator(rank=1)
         self.reader = Reader()
@@ -93,7 +93,7 @@ def worker() -> Iterator[Worker]:
     worker.close()
 
 
-class Watched(ConsistencyPolicy):
+class Watched(StalenessPolicy):
     """Says when it has held a worker back."""
 
     def __init__(self, staleness: int) -> None:

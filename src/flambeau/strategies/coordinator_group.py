@@ -1,0 +1,80 @@
+"""Asynchronous workers as one group: they exchange through the coordinator."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from flambeau.coordination.activity import waits_for_others
+from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.coordination.protocol import Contribution, Gathered
+from flambeau.errors import RequestTimeoutError
+from flambeau.strategies.group import Group
+
+EXCHANGE_SECONDS = 3600.0
+
+
+@final
+class CoordinatorGroup(Group):
+    """All asynchronous workers, exchanging through the coordinator when they meet at a sync point.
+
+    A worker that takes a lost one's place repeats the exchanges of the sync point, and gets the
+    same answers.
+    """
+
+    def __init__(self, coordinator: CoordinatorClient) -> None:
+        self.rank, self.size = coordinator.spec.rank, coordinator.spec.world
+        self._coordinator = coordinator
+        self._changed = threading.Condition()
+        self._answers: dict[str, Sequence[Any]] = {}
+        self._sync_point, self._number = -1, 0
+        coordinator.on(Gathered, self._on_gathered)
+
+    def enter(self, sync_point: int) -> None:
+        """Begin the exchanges of a sync point."""
+        self._sync_point, self._number = sync_point, 0
+        with self._changed:
+            self._answers = {
+                key: parts
+                for key, parts in self._answers.items()
+                if key.startswith(f"{sync_point}/")
+            }
+
+    @waits_for_others
+    def gather(self, data: bytes) -> list[bytes]:
+        """Everybody's bytes, by rank."""
+        key = f"{self._sync_point}/{self._number}"
+        self._number += 1
+        self._coordinator.send(Contribution(self._coordinator.spec, key), [data])
+        deadline = time.monotonic() + EXCHANGE_SECONDS
+        with self._changed:
+            while key not in self._answers:
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise RequestTimeoutError(
+                        f"the other workers did not come within {EXCHANGE_SECONDS:.0f} s"
+                    )
+            return [bytes(part) for part in self._answers.pop(key)]
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum of everybody's tensor, in the order of ranks."""
+        parts = self.gather(tensor.detach().cpu().contiguous().numpy().tobytes())
+        total = torch.zeros_like(tensor, device="cpu")
+        for part in parts:
+            total += torch.frombuffer(bytearray(part), dtype=tensor.dtype).view_as(total)
+        tensor.copy_(total)
+        return tensor
+
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """The first worker's tensor."""
+        own = tensor.detach().cpu().contiguous().numpy().tobytes() if self.first else b""
+        first = self.gather(own)[0]
+        tensor.copy_(torch.frombuffer(bytearray(first), dtype=tensor.dtype).view_as(tensor))
+        return tensor
+
+    def _on_gathered(self, message: Gathered, buffers: Sequence[Any]) -> None:
+        with self._changed:
+            self._answers[message.key] = buffers
+            self._changed.notify_all()
