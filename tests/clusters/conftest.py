@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Made by `make test`; see the Makefile.
 SPARK_35 = Path(sys.prefix) / "spark-3.5"
 #: Models, which data frames need as long as the driver lives, or the machine keeps for others, and
-#: the sockets of templates, which wait for the next job.
+#: the sockets of fork servers, which wait for the next job.
 KEPT = ("flambeau-spark-", "flambeau-models-", "flambeau-fork-server-")
 
 SECONDS_TO_END = 10.0
@@ -46,7 +46,7 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("TMPDIR", str(folder))
         patch.setattr("tempfile.tempdir", None)
         yield folder
-        assert not _still_running(folder, but_templates=False), "processes still run"
+        assert not _still_running(folder, but_fork_servers=False), "processes still run"
 
 
 @pytest.fixture(scope="session")
@@ -180,7 +180,7 @@ def _flambeau_processes(temporary: Path) -> dict[int, str]:
     return found
 
 
-def _is_template(pid: int) -> bool:
+def _is_fork_server(pid: int) -> bool:
     """Whether it waits for the next job; what it forks has its name, but is in its session."""
     try:
         return os.getsid(pid) == pid
@@ -188,14 +188,14 @@ def _is_template(pid: int) -> bool:
         return False
 
 
-def _still_running(temporary: Path, *, but_templates: bool) -> dict[int, str]:
+def _still_running(temporary: Path, *, but_fork_servers: bool) -> dict[int, str]:
     """What does not end by itself within a while."""
     deadline = time.monotonic() + SECONDS_TO_END
     while True:
         found = {
             pid: command
             for pid, command in _flambeau_processes(temporary).items()
-            if not (but_templates and _is_template(pid))
+            if not (but_fork_servers and _is_fork_server(pid))
         }
         if not found or time.monotonic() > deadline:
             return found
@@ -210,7 +210,7 @@ def nothing_left(temporary: Path) -> Iterator[None]:
     """
     before = shared()
     yield
-    assert not _still_running(temporary, but_templates=True), "processes still run"
+    assert not _still_running(temporary, but_fork_servers=True), "processes still run"
     assert not still_shared(shared() - before)
     left = {entry.name for entry in temporary.glob("flambeau*")}
     assert not {name for name in left if not name.startswith(KEPT)}

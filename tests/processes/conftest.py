@@ -9,18 +9,18 @@ from typing import Any
 import psutil
 import pytest
 
-from flambeau.clusters.process_starter import TEMPLATE_MODULE
+from flambeau.clusters.process_starter import FORK_SERVER_MODULE
 from shared_memory import shared, still_shared
 
 
 def _children() -> set[int]:
-    """All that hangs below this process, but for templates, which wait for the next job.
+    """All that hangs below this process, but for fork servers, which wait for the next job.
 
     Any of them may end while they are listed, and is a zombie until somebody looks for it.
     """
     own = psutil.Process().children()
     below = [each for child in own for each in _or(child.children, [], recursive=True)]
-    return {each.pid for each in own if _runs(each) and not _is_template(each)} | {
+    return {each.pid for each in own if _runs(each) and not _is_fork_server(each)} | {
         each.pid for each in below if _runs(each)
     }
 
@@ -29,8 +29,8 @@ def _runs(process: psutil.Process) -> bool:
     return _or(process.status, psutil.STATUS_ZOMBIE) != psutil.STATUS_ZOMBIE
 
 
-def _is_template(process: psutil.Process) -> bool:
-    return TEMPLATE_MODULE in _or(process.cmdline, [TEMPLATE_MODULE])
+def _is_fork_server(process: psutil.Process) -> bool:
+    return FORK_SERVER_MODULE in _or(process.cmdline, [FORK_SERVER_MODULE])
 
 
 def _or(ask: Callable[..., Any], ended: Any, **options: Any) -> Any:
@@ -47,7 +47,7 @@ def _roles(temporary: Path) -> dict[int, str]:
     for process in psutil.process_iter(["pid", "ppid", "cmdline", "status", "environ"]):
         ours = (process.info["environ"] or {}).get("TMPDIR") == str(temporary)
         command = process.info["cmdline"] or []
-        waits = process.info["ppid"] == os.getpid() and TEMPLATE_MODULE in command
+        waits = process.info["ppid"] == os.getpid() and FORK_SERVER_MODULE in command
         ended = process.info["status"] == psutil.STATUS_ZOMBIE
         if ours and not ended and not waits and process.pid != os.getpid():
             found[process.pid] = " ".join(command)

@@ -202,8 +202,8 @@ def test_workers_that_do_not_stop_in_time_are_ended(tmp_path: Path) -> None:
 
 
 def roles_of(pid: int) -> list[int]:
-    (template,) = psutil.Process(pid).children()
-    return [child.pid for child in template.children()]
+    (fork_server,) = psutil.Process(pid).children()
+    return [child.pid for child in fork_server.children()]
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])

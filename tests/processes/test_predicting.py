@@ -102,9 +102,9 @@ def _wait_until_quiet(out: Path) -> None:
 
 
 def forked() -> list[int]:
-    """The processes that templates of this process have forked."""
-    templates = psutil.Process().children()
-    return [each.pid for template in templates for each in template.children()]
+    """The processes that fork servers of this process have forked."""
+    fork_servers = psutil.Process().children()
+    return [each.pid for fork_server in fork_servers for each in fork_server.children()]
 
 
 def test_the_part_of_a_killed_process_is_predicted_by_another_one(

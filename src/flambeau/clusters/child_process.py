@@ -1,4 +1,4 @@
-"""The thread of life between an agent and the processes it starts.
+"""The lifeline pipe between an agent and the processes it starts.
 
 An agent writes a `ChildSpec` into a pipe and keeps the pipe open. The child reads it; when the pipe
 later ends, the agent is gone (even by SIGKILL) and the child ends itself and all it has started.
@@ -37,7 +37,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
 
 
 def write_spec(pipe: int, spec: ChildSpec) -> None:
-    """Send the spec to the child; the pipe stays open as its thread of life."""
+    """Send the spec to the child; the pipe stays open as its lifeline pipe."""
     data = msgspec.msgpack.encode(spec)
     with os.fdopen(os.dup(pipe), "wb") as stream:
         stream.write(_LENGTH.pack(len(data)) + data)

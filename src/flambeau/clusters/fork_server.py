@@ -55,7 +55,7 @@ IMPORT_TIME = (
 class Request:
     """What a role is started with: all that a new process would have.
 
-    `received` are the descriptors of its thread of life, standard output and standard error, and of
+    `received` are the descriptors of its lifeline pipe, standard output and standard error, and of
     what it shall find under the numbers `fds`.
     """
 
@@ -83,7 +83,7 @@ class Forker:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> Request | None:
-        """In a fork: what it was asked to be. None, in the template, when it is to end."""
+        """In a fork: what it was asked to be. None, in the fork server, when it is to end."""
         try:
             return self._serve()
         finally:
@@ -210,29 +210,29 @@ def become(request: Request) -> None:
     """Turn a fork into what `python -m module` would be."""
     os.setpgid(0, 0)
     die_with_parent()
-    life = _arrange(request)
+    lifeline = _arrange(request)
     os.chdir(request.folder)
     if not sys.flags.safe_path:
         sys.path[0] = request.folder
     os.environ.clear()
     os.environ.update(request.environment)
     _start_anew(int(request.environment["OMP_NUM_THREADS"]))
-    sys.argv = [request.module, str(life)]
+    sys.argv = [request.module, str(lifeline)]
     runpy.run_module(request.module, run_name="__main__", alter_sys=True)
 
 
 def _arrange(request: Request) -> int:
-    """Give the descriptors their numbers; that of the thread of life."""
+    """Give the descriptors their numbers; that of the lifeline pipe."""
     # First out of the way: what was received may have the number that another shall have.
     above = max([2, *request.fds, *request.received]) + 1
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in request.received]
     for descriptor in request.received:
         os.close(descriptor)
-    life, *others = moved
+    lifeline, *others = moved
     for source, target in zip(others, [1, 2, *request.fds], strict=True):
         os.dup2(source, target)
         os.close(source)
-    return life
+    return lifeline
 
 
 def _start_anew(threads: int) -> None:

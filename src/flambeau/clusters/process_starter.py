@@ -1,4 +1,4 @@
-"""How an agent starts processes: forked from a template, or each on its own."""
+"""How an agent starts processes: forked from a fork server, or each on its own."""
 
 import atexit
 import contextlib
@@ -20,7 +20,7 @@ from flambeau.clusters import shared_socket
 from flambeau.clusters.base import Launch
 from flambeau.clusters.fork_server import IMPORT_TIME, LENGTH
 
-TEMPLATE_MODULE = "flambeau.clusters.fork_server"
+FORK_SERVER_MODULE = "flambeau.clusters.fork_server"
 #: Memory of gradients and messages is used again instead of being returned after every step, and
 #: is in huge pages: a training step on a CPU is up to a tenth faster.
 KEEP_MEMORY = {
@@ -40,8 +40,8 @@ class Starter(ABC):
     """Starts roles."""
 
     @abstractmethod
-    def start(self, life: int, environment: dict[str, str]) -> "Process":
-        """A new role that holds the read end `life` of its thread of life."""
+    def start(self, lifeline: int, environment: dict[str, str]) -> "Process":
+        """A new role that holds the read end `life` of its lifeline pipe."""
 
     def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
         """Do what can be done before roles are known; returns at once."""
@@ -54,14 +54,14 @@ class Spawning(Starter):
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
 
-    def start(self, life: int, environment: dict[str, str]) -> "Process":
+    def start(self, lifeline: int, environment: dict[str, str]) -> "Process":
         """See `Starter`."""
         return subprocess.Popen(
-            [self._launch.python, "-m", self._launch.module, str(life)],
+            [self._launch.python, "-m", self._launch.module, str(lifeline)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=(life, *self._launch.fds),
+            pass_fds=(lifeline, *self._launch.fds),
             env=whole_environment(environment),
             start_new_session=True,
         )
@@ -71,15 +71,15 @@ class Spawning(Starter):
 class Fork:
     """A process that was asked for, with the methods of `Popen` that an agent uses."""
 
-    def __init__(self, template: "Template", stdout: IO[bytes], stderr: IO[bytes]) -> None:
-        self._template, self.stdout, self.stderr = template, stdout, stderr
-        #: None while the template is still loading.
+    def __init__(self, fork_server: "ForkServer", stdout: IO[bytes], stderr: IO[bytes]) -> None:
+        self._fork_server, self.stdout, self.stderr = fork_server, stdout, stderr
+        #: None while the fork server is still loading.
         self.pid: int | None = None
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
         """The exit code, negative for a signal; None while it runs."""
-        self._template.listen()
+        self._fork_server.listen()
         return self.returncode
 
 
@@ -87,7 +87,7 @@ Process = Fork | subprocess.Popen[bytes]
 
 
 @final
-class Template:
+class ForkServer:
     """A process that forks; all its methods may be called from any thread.
 
     Agents that know it by the same `folder` share it; without one, it is for this process alone.
@@ -121,7 +121,7 @@ class Template:
         self._control = _own(start) if folder is None else _shared(folder, start)
 
     def fork(
-        self, module: str, life: int, fds: tuple[int, ...], environment: dict[str, str]
+        self, module: str, lifeline: int, fds: tuple[int, ...], environment: dict[str, str]
     ) -> Fork:
         """A process that runs `module`, with the descriptors `fds` under the same numbers."""
         stdout, stdout_end = os.pipe()
@@ -139,7 +139,7 @@ class Template:
                 }
                 data = json.dumps(request).encode()
                 self._forks[number] = fork
-                pipes = [life, stdout_end, stderr_end]
+                pipes = [lifeline, stdout_end, stderr_end]
                 socket.send_fds(self._control, [LENGTH.pack(len(data))], [*pipes, *fds])
                 self._control.sendall(data)
         finally:
@@ -148,7 +148,7 @@ class Template:
         return fork
 
     def listen(self) -> None:
-        """Take in what the template has said."""
+        """Take in what the fork server has said."""
         with self._lock:
             while not self.lost:
                 try:
@@ -164,7 +164,7 @@ class Template:
                     self._end()
 
     def close(self) -> None:
-        """End all that was forked for this process, and the template, unless others use it."""
+        """End all that was forked for this process, and the fork server, unless others use it."""
         with self._lock:
             if not self.lost:
                 self._end()
@@ -176,7 +176,7 @@ class Template:
             del self._forks[number]
 
     def _end(self) -> None:
-        """Without the template nobody knows how its forks end, so they end with it."""
+        """Without the fork server nobody knows how its forks end, so they end with it."""
         self.lost = True
         self._control.close()
         if self._process is not None and self._shared:
@@ -189,7 +189,7 @@ class Template:
 
 
 def _own(start: Callable[[socket.socket], None]) -> socket.socket:
-    """Have a template started for this process alone: nobody else can reach it."""
+    """Have a fork server started for this process alone: nobody else can reach it."""
     ours, theirs = socket.socketpair()
     with theirs:
         start(theirs)
@@ -197,7 +197,7 @@ def _own(start: Callable[[socket.socket], None]) -> socket.socket:
 
 
 def _shared(folder: str, start: Callable[[socket.socket], None]) -> socket.socket:
-    """Connect to the template of this folder, which is started if there is none."""
+    """Connect to the fork server of this folder, which is started if there is none."""
     with shared_socket.held(folder) as descriptor:
         found = shared_socket.connect(descriptor)
         if found is None:
@@ -210,63 +210,63 @@ def _shared(folder: str, start: Callable[[socket.socket], None]) -> socket.socke
 
 @final
 class Forking(Starter):
-    """Has roles forked from a template that later jobs of this process use again."""
+    """Has roles forked from a fork server that later jobs of this process use again."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
 
-    def start(self, life: int, environment: dict[str, str]) -> Fork:
+    def start(self, lifeline: int, environment: dict[str, str]) -> Fork:
         """See `Starter`."""
         launch, whole = self._launch, whole_environment(environment)
-        template = template_for(launch, whole)
+        fork_server = fork_server_for(launch, whole)
         try:
-            return template.fork(launch.module, life, launch.fds, whole)
+            return fork_server.fork(launch.module, lifeline, launch.fds, whole)
         except OSError:
-            template.close()  # it has ended meanwhile
-            return template_for(launch, whole).fork(launch.module, life, launch.fds, whole)
+            fork_server.close()  # it has ended meanwhile
+            return fork_server_for(launch, whole).fork(launch.module, lifeline, launch.fds, whole)
 
     def prepare(self) -> None:
         """Have the libraries loaded."""
-        template_for(self._launch, whole_environment({}))
+        fork_server_for(self._launch, whole_environment({}))
 
 
-_templates: dict[object, Template] = {}
+_fork_servers: dict[object, ForkServer] = {}
 #: Shared ones that this process has started and uses no more; they end when nobody does.
 _left: list[subprocess.Popen[bytes]] = []
 _lock = threading.Lock()
 
 
-def template_for(launch: Launch, environment: dict[str, str]) -> Template:
-    """The template with these modules, and what libraries read when they are loaded as here."""
+def fork_server_for(launch: Launch, environment: dict[str, str]) -> ForkServer:
+    """The fork server with these modules, and what libraries read when they are loaded as here."""
     read = sorted(item for item in environment.items() if item[0].startswith(IMPORT_TIME))
     key = repr((launch.python, launch.preload, read, launch.siblings))
     with _lock:
         _reap()
-        template = _templates.get(key)
-        if template is not None:
-            template.listen()
-        if template is None or template.lost:
-            template = _templates[key] = _new_template(launch, environment, key)
-        return template
+        fork_server = _fork_servers.get(key)
+        if fork_server is not None:
+            fork_server.listen()
+        if fork_server is None or fork_server.lost:
+            fork_server = _fork_servers[key] = _new_fork_server(launch, environment, key)
+        return fork_server
 
 
-def _new_template(launch: Launch, environment: dict[str, str], key: str) -> Template:
-    command = [launch.python, "-m", TEMPLATE_MODULE]
+def _new_fork_server(launch: Launch, environment: dict[str, str], key: str) -> ForkServer:
+    command = [launch.python, "-m", FORK_SERVER_MODULE]
     if launch.siblings:
         name = hashlib.sha256(f"{os.getuid()} {key}".encode()).hexdigest()
         folder = os.path.join(tempfile.gettempdir(), f"flambeau-fork-server-{name[:32]}")
         # Another user may have taken the name.
         with contextlib.suppress(PermissionError):
-            return Template(command, launch.preload, environment, folder)
-    return Template(command, launch.preload, environment, None)
+            return ForkServer(command, launch.preload, environment, folder)
+    return ForkServer(command, launch.preload, environment, None)
 
 
-def close_templates() -> None:
-    """End all templates of this process."""
+def close_fork_servers() -> None:
+    """End all fork servers of this process."""
     with _lock:
-        for template in _templates.values():
-            template.close()
-        _templates.clear()
+        for fork_server in _fork_servers.values():
+            fork_server.close()
+        _fork_servers.clear()
         _reap()
 
 
@@ -279,5 +279,5 @@ def make_starter(launch: Launch) -> Starter:
     return Forking(launch) if sys.platform == "linux" else Spawning(launch)
 
 
-atexit.register(close_templates)
-os.register_at_fork(after_in_child=_templates.clear)
+atexit.register(close_fork_servers)
+os.register_at_fork(after_in_child=_fork_servers.clear)

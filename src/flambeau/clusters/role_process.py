@@ -21,7 +21,7 @@ class RunningRole:
     ) -> None:
         self.spec = spec
         self.kill_at: float | None = None
-        read_end, self._life = os.pipe()
+        read_end, self._lifeline = os.pipe()
         environment = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         self.process = starter.start(read_end, environment)
         os.close(read_end)
@@ -39,7 +39,7 @@ class RunningRole:
             python_path=list(launch.python_path),
             cores=cores,
         )
-        write_spec(self._life, child)
+        write_spec(self._lifeline, child)
 
     def end(self, grace: float) -> None:
         """Ask it to end, and after `grace` seconds (see `enforce`) make it."""
@@ -63,7 +63,7 @@ class RunningRole:
     def finish(self) -> None:
         """Clear up after its exit: what it had started, and our ends of its pipes."""
         self._signal(signal.SIGKILL)
-        os.close(self._life)
+        os.close(self._lifeline)
         for lines in self.outputs.values():
             lines.stream.close()
 

@@ -38,7 +38,7 @@ class Child:
     """A real process at the other end of a pipe."""
 
     def __init__(self) -> None:
-        read_end, self.life = os.pipe()
+        read_end, self.lifeline = os.pipe()
         self.process = subprocess.Popen(
             [sys.executable, "-c", ECHO, str(read_end)],
             stdin=subprocess.PIPE,
@@ -53,7 +53,7 @@ class Child:
 
     def let_go(self) -> None:
         if self.attached:
-            os.close(self.life)
+            os.close(self.lifeline)
             self.attached = False
 
 
@@ -79,7 +79,7 @@ def make_spec(size: int) -> ChildSpec:
 
 def test_a_child_is_told_all_and_ends_with_its_agent(child: Child) -> None:
     size = 200_000  # more than a pipe holds at once
-    write_spec(child.life, make_spec(size))
+    write_spec(child.lifeline, make_spec(size))
     assert child.process.stdout is not None
     seen = json.loads(child.process.stdout.readline())
     assert seen == {

@@ -22,12 +22,12 @@ from flambeau.clusters.fork_server import MOST_AGENTS
 from flambeau.clusters.process_starter import (
     Fork,
     Forking,
+    ForkServer,
     Process,
     Spawning,
     Starter,
-    Template,
-    close_templates,
-    template_for,
+    close_fork_servers,
+    fork_server_for,
     whole_environment,
 )
 
@@ -63,17 +63,17 @@ class Machine:
 
     def start(self, command: str, **environment: str) -> Process:
         environment.setdefault("GIVEN", "")
-        read_end, life = os.pipe()
-        os.write(life, command.encode())
-        self._lives.append(life)
+        read_end, lifeline = os.pipe()
+        os.write(lifeline, command.encode())
+        self._lives.append(lifeline)
         process = self.starter.start(read_end, {"OMP_NUM_THREADS": "1", **environment})
         os.close(read_end)
         return process
 
     def close(self) -> None:
-        close_templates()
-        for life in self._lives:
-            os.close(life)
+        close_fork_servers()
+        for lifeline in self._lives:
+            os.close(lifeline)
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_a_killed_role_is_known_by_its_signal(machine: Machine) -> None:
 @pytest.mark.parametrize("kind", [Forking, Spawning])
 def test_descriptors_keep_their_numbers(launch: Launch, tmp_path: Path, kind: type) -> None:
     files = []
-    for number in range(12):  # whatever numbers a template uses itself, some of these are the same
+    for number in range(12):  # some of these are numbers that a fork server uses itself
         (tmp_path / str(number)).write_text(f"file {number}")
         files.append(os.open(tmp_path / str(number), os.O_RDONLY))
     machine = Machine(kind(dataclasses.replace(launch, fds=tuple(files))))
@@ -160,18 +160,18 @@ def test_descriptors_keep_their_numbers(launch: Launch, tmp_path: Path, kind: ty
         os.close(file)
 
 
-def test_the_next_job_finds_the_template_loaded_and_its_own_surroundings(
+def test_the_next_job_finds_the_fork_server_loaded_and_its_own_environment(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = Machine(Forking(launch))
     told(before.start("tell"))
-    (template,) = psutil.Process().children()
+    (fork_server,) = psutil.Process().children()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLOUR", "blue")
     after = Machine(Forking(launch))
     seen = told(after.start("tell"))
     assert (seen["colour"], seen["folder"]) == ("blue", str(tmp_path))
-    assert psutil.Process().children() == [template]
+    assert psutil.Process().children() == [fork_server]
     monkeypatch.setenv("NUMBA_THREADING_LAYER", "omp")  # read when numba is loaded
     told(Machine(Forking(launch)).start("tell"))
     assert len(psutil.Process().children()) == 2
@@ -186,24 +186,24 @@ def test_forks_do_not_share_random_numbers_or_descriptors(forking: Machine) -> N
     assert first["open"] == second["open"]
 
 
-def test_forks_end_with_their_template_and_the_next_gets_a_new_one(forking: Machine) -> None:
+def test_forks_end_with_their_fork_server_and_the_next_gets_a_new_one(forking: Machine) -> None:
     role = forking.start("wait")
     assert role.stdout is not None
     role.stdout.readline()
     wait_until(lambda: role.poll() is not None or role.pid is not None)
     assert isinstance(role, Fork)
     assert role.pid is not None
-    template = psutil.Process(role.pid).parent()
-    assert template is not None
-    template.kill()
+    fork_server = psutil.Process(role.pid).parent()
+    assert fork_server is not None
+    fork_server.kill()
     assert exit_code(role) == -signal.SIGKILL
     wait_until(lambda: not psutil.pid_exists(role.pid or 0))
     assert exit_code(forking.start("5")) == 5
 
 
-def test_nothing_is_left_when_it_is_closed_while_the_template_loads(forking: Machine) -> None:
+def test_nothing_is_left_when_it_is_closed_while_the_fork_server_loads(forking: Machine) -> None:
     role = forking.start("wait")
-    close_templates()
+    close_fork_servers()
     assert exit_code(role) == -signal.SIGKILL
     assert not psutil.Process().children()
 
@@ -223,44 +223,44 @@ def test_forks_that_end_after_their_agent_leave_no_message() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_agents_of_one_executor_share_a_template(launch: Launch) -> None:
+def test_agents_of_one_executor_share_a_fork_server(launch: Launch) -> None:
     shared = dataclasses.replace(launch, siblings=f"tests {os.getpid()}")
     environment = whole_environment({"OMP_NUM_THREADS": "1", "GIVEN": ""})
     machines, roles = [], []
     for _ in range(2):
-        process_starter._templates.clear()  # as if it were another process
-        machines.append(template_for(shared, environment))
-        read_end, life = os.pipe()
-        os.write(life, b"wait")
+        process_starter._fork_servers.clear()  # as if it were another process
+        machines.append(fork_server_for(shared, environment))
+        read_end, lifeline = os.pipe()
+        os.write(lifeline, b"wait")
         roles.append(machines[-1].fork("a_role", read_end, (), environment))
         assert roles[-1].stdout.readline() == b"ready\n"
         wait_until(lambda: roles[-1].poll() is not None or roles[-1].pid is not None)
     pids = [role.pid or 0 for role in roles]
-    (template,) = {psutil.Process(pid).parent() for pid in pids}
-    assert template is not None
+    (fork_server,) = {psutil.Process(pid).parent() for pid in pids}
+    assert fork_server is not None
     machines[0].close()
     assert exit_code(roles[0]) == -signal.SIGKILL
     wait_until(lambda: not psutil.pid_exists(pids[0]))
     assert roles[1].poll() is None
     machines[1].close()
-    wait_until(lambda: not template.is_running() or template.status() == psutil.STATUS_ZOMBIE)
-    close_templates()
+    wait_until(lambda: not fork_server.is_running() or fork_server.status() == psutil.STATUS_ZOMBIE)
+    close_fork_servers()
     assert not psutil.Process().children()
     assert exit_code(roles[1]) == -signal.SIGKILL
 
 
-def test_a_template_of_one_process_listens_nowhere(forking: Machine) -> None:
+def test_a_fork_server_of_one_process_listens_nowhere(forking: Machine) -> None:
     told(forking.start("tell"))
-    (template,) = psutil.Process().children()
+    (fork_server,) = psutil.Process().children()
     listens = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
     listening = {f"socket:[{words[6]}]" for words in listens if words[5] == "01"}
-    held = {os.readlink(each) for each in Path(f"/proc/{template.pid}/fd").iterdir()}
+    held = {os.readlink(each) for each in Path(f"/proc/{fork_server.pid}/fd").iterdir()}
     assert any(each.startswith("socket:") for each in held)
     assert not held & listening
 
 
-class SharedTemplate:
-    """A template that is found by its folder, and this process as one of its agents."""
+class SharedForkServer:
+    """A fork server that is found by its folder, and this process as one of its agents."""
 
     def __init__(self, launch: Launch, temporary: Path) -> None:
         self._launch = dataclasses.replace(launch, siblings="tests")
@@ -271,9 +271,9 @@ class SharedTemplate:
         self.process = psutil.Process(self.agent._process.pid)
         self.serves()  # so that it has loaded what it will
 
-    def another_agent(self) -> Template:
-        process_starter._templates.clear()  # as if it were another process
-        return template_for(self._launch, self.environment)
+    def another_agent(self) -> ForkServer:
+        process_starter._fork_servers.clear()  # as if it were another process
+        return fork_server_for(self._launch, self.environment)
 
     @property
     def folder(self) -> Path:
@@ -282,11 +282,11 @@ class SharedTemplate:
 
     def serves(self) -> None:
         """The agent gets a role, which ends as it should."""
-        read_end, life = os.pipe()
-        os.write(life, b"7")
+        read_end, lifeline = os.pipe()
+        os.write(lifeline, b"7")
         role = self.agent.fork("a_role", read_end, (), self.environment)
         assert exit_code(role) == 7
-        os.close(life)
+        os.close(lifeline)
         os.close(read_end)
 
     def connect(self, times: int) -> None:
@@ -295,7 +295,7 @@ class SharedTemplate:
             self._connections[-1].connect(str(self.folder / "socket"))
 
     def closed(self) -> int:
-        """How many of these connections the template has closed; they are told nothing else."""
+        """How many of these connections the fork server has closed; they are told nothing else."""
         ready, _, _ = select.select(self._connections, [], [], 0)
         assert not any(each.recv(100) for each in ready)
         return len(ready)
@@ -306,31 +306,31 @@ class SharedTemplate:
         self._connections.clear()
         self.agent.close()
         wait_until(lambda: not self.process.is_running() or self.process.status() == "zombie")
-        close_templates()
+        close_fork_servers()
 
 
 @pytest.fixture
 def shared(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[SharedTemplate]:
+) -> Iterator[SharedForkServer]:
     temporary = tmp_path / ("long" * 40)  # longer than the path of a socket may be
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     with contextlib.chdir(temporary):
-        shared = SharedTemplate(launch, Path("."))
+        shared = SharedForkServer(launch, Path("."))
         yield shared
         shared.close()
 
 
-def test_a_shared_template_is_in_a_folder_of_its_user_and_takes_it_along(
-    shared: SharedTemplate,
+def test_a_shared_fork_server_is_in_a_folder_of_its_user_and_takes_it_along(
+    shared: SharedForkServer,
 ) -> None:
     assert stat.S_IMODE(shared.folder.stat().st_mode) == 0o700
     shared.close()
     assert not list(Path(".").iterdir())
 
 
-def test_what_a_killed_template_has_left_is_used_again(shared: SharedTemplate) -> None:
+def test_what_a_killed_fork_server_has_left_is_used_again(shared: SharedForkServer) -> None:
     shared.process.kill()
     wait_until(lambda: shared.process.status() == "zombie")
     shared.agent.close()
@@ -340,13 +340,13 @@ def test_what_a_killed_template_has_left_is_used_again(shared: SharedTemplate) -
     shared.serves()
 
 
-def test_it_serves_on_when_more_connect_than_it_lets_in(shared: SharedTemplate) -> None:
+def test_it_serves_on_when_more_connect_than_it_lets_in(shared: SharedForkServer) -> None:
     shared.connect(MOST_AGENTS + 20)
     wait_until(lambda: shared.closed() == 21)  # one is the agent
     shared.serves()
 
 
-def test_it_serves_on_after_it_had_no_descriptor_left(shared: SharedTemplate) -> None:
+def test_it_serves_on_after_it_had_no_descriptor_left(shared: SharedForkServer) -> None:
     _, most = shared.process.rlimit(psutil.RLIMIT_NOFILE)
     few = shared.process.num_fds() + 10
     shared.process.rlimit(psutil.RLIMIT_NOFILE, (few, most))
@@ -358,7 +358,7 @@ def test_it_serves_on_after_it_had_no_descriptor_left(shared: SharedTemplate) ->
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize("closed", [True, False])
-def test_another_user_gets_no_answer(shared: SharedTemplate, closed: bool) -> None:
+def test_another_user_gets_no_answer(shared: SharedForkServer, closed: bool) -> None:
     folder, reached = shared.folder.resolve(), tempfile.mkdtemp(dir="/tmp")
     os.chmod(reached, 0o711)
     place = Path(reached) / "folder"
@@ -391,7 +391,7 @@ with socket.socket(socket.AF_UNIX) as connection:
 """
 
 
-def test_a_folder_that_others_can_enter_is_not_used(shared: SharedTemplate) -> None:
+def test_a_folder_that_others_can_enter_is_not_used(shared: SharedForkServer) -> None:
     shared.folder.chmod(0o750)
     other = shared.another_agent()
     assert other._process is not None
