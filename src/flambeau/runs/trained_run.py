@@ -25,7 +25,6 @@ from flambeau.data.arrow_columns import holds_text
 from flambeau.data.data_kinds import as_files, is_arrays, is_paths, takes_an_argument
 from flambeau.data.data_loaders import is_data_loader, rows_of
 from flambeau.data.frames import as_table
-from flambeau.data.loader import in_order
 from flambeau.data.source import Source, StreamedSource
 from flambeau.data.sources.formats import find_format, is_self_describing
 from flambeau.data.sources.frame_source import FrameSource, frame_source, schema_of_frame
