@@ -151,6 +151,26 @@ def test_more_lost_processes_than_may_be_replaced_are_an_error(
         predict_run(run, read_settings(run), "latest", data, tmp_path / "scores", options, on_rows)
 
 
+def test_ctrl_c_ends_everything_and_the_same_call_resumes(trained: Any, tmp_path: Path) -> None:
+    result, folder = trained
+    run, data = RunDirectory(result.run_dir), str(folder / "clicks.parquet")
+    settings, out = read_settings(run), tmp_path / "scores"
+    options = PredictionOptions(workers=2, batch_size=1, part_rows=10)
+
+    def interrupt(rows: int) -> None:
+        if rows:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        predict_run(run, settings, "latest", data, out, options, interrupt)
+    assert not forked()
+    assert parts(out) < 40
+    options = PredictionOptions(workers=1, part_rows=10)
+    assert predict_run(run, settings, "latest", data, out, options) == 400
+    assert pq.read_table(out)["row"].to_pylist() == list(range(400))
+    assert sorted(path.name for path in out.iterdir() if path.name[0] == ".") == []
+
+
 def test_data_that_does_not_fit_is_an_error_of_the_data(trained: Any, tmp_path: Path) -> None:
     result, _ = trained
     broken = arrow(make_clicks(40))
