@@ -3,6 +3,7 @@
 2: something for the user to change; 1: a job that failed; 130: Ctrl-C.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,7 +23,9 @@ from flambeau.errors import (
 def as_exit_codes() -> Iterator[None]:
     """Ends the command when something ends it; other exceptions are ours, and keep their trace."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = _say_warning
+            yield
     except (UserError, CheckpointError, MessagingError) as error:
         say_error(str(error))
         raise typer.Exit(2) from None
@@ -42,6 +45,11 @@ def as_exit_codes() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
         raise typer.Exit(130) from None
+
+
+def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Show a warning without the line of code that it comes from."""
+    typer.secho(f"warning: {message}", fg=typer.colors.YELLOW, err=True)
 
 
 def say_error(message: str) -> None:

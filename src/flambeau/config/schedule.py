@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from flambeau.config.settings import Settings
 
@@ -13,9 +13,10 @@ class Schedule(Settings):
     `warmup` steps rise linearly from `warmup_from` to 1; then `kind` takes over until the last
     step (or `steps` after the warm-up), falling to `end` times the learning rate.
     `kind="step"` multiplies by `gamma` at each of `milestones` (in steps or epochs, by `unit`).
-    `kind="torch"` uses the scheduler class `scheduler` (`torch.optim.lr_scheduler:OneCycleLR`) with
-    `args`, advanced once per `unit`; ReduceLROnPlateau is advanced after each evaluation, and
-    watches `metric`, by default the one that decides which checkpoint is the best.
+    `kind="torch"` uses the scheduler class `scheduler` (a name of `torch.optim.lr_scheduler`, such
+    as `OneCycleLR`, or `module:Class`) with `args`, advanced once per `unit`; ReduceLROnPlateau is
+    advanced after each evaluation, and watches `metric`, by default the one that decides which
+    checkpoint is the best.
     """
 
     kind: Literal["constant", "step", "linear", "cosine", "polynomial", "torch"] = "constant"
@@ -27,9 +28,14 @@ class Schedule(Settings):
     gamma: float = Field(default=0.1, gt=0.0)
     milestones: tuple[int, ...] = ()
     unit: Literal["step", "epoch"] = "step"
-    scheduler: str | None = Field(default=None, pattern=r"^[\w.]+:[\w.]+$")
+    scheduler: str | None = Field(default=None, pattern=r"^([\w.]+:[\w.]+|\w+)$")
     args: dict[str, Any] = {}
     metric: str | None = None
+
+    @field_validator("scheduler")
+    @classmethod
+    def _in_full(cls, name: str | None) -> str | None:
+        return name if name is None or ":" in name else f"torch.optim.lr_scheduler:{name}"
 
     @model_validator(mode="after")
     def _complete(self) -> "Schedule":

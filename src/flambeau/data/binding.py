@@ -1,7 +1,7 @@
 """How columns meet the model: one rule, the same in training, evaluation and prediction."""
 
 import copy
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -21,7 +21,7 @@ from flambeau.data.jagged import Jagged
 from flambeau.data.label_map import map_labels
 from flambeau.data.matching import STACKED, match, quoted
 from flambeau.data.parameters import batch_parameter, parameters_of, takes_bags
-from flambeau.data.stacking import stack, text_among_numbers
+from flambeau.data.stacking import refuse_times, stack, text_among_numbers
 from flambeau.errors import DataError, ModelError
 
 Label = Tensor | dict[str, Tensor] | None
@@ -114,12 +114,17 @@ class Binder:
     def read(self, records: pa.RecordBatch) -> Batch:
         """Rows as they come from files, assembled."""
         self._hashed |= {name for name in self._salts if holds_text(records.schema, name)}
+        refuse_times(records.schema, self._taken_as_numbers(records.schema))
         filled = self._filling.in_records(records)
         columns = to_columns(filled, self._nullable, self._salts, self._bags, self._narrow)
         for name in self._hashed.intersection(self._settings.keys):
             as_it_is = records.select([name]).rename_columns([_key(name)])
             columns |= to_columns(as_it_is)
         return self.assemble(Batch(columns, records.num_rows))
+
+    def _taken_as_numbers(self, schema: pa.Schema) -> frozenset[str]:
+        floats = {field.name for field in schema if pa.types.is_floating(field.type)}
+        return self._numbers.union(*(x for x in self.stacks.values() if floats.intersection(x)))
 
     def assemble(self, batch: Batch) -> Batch:
         """The batch with its input columns stacked and in the model's precision.
@@ -267,6 +272,7 @@ class Binder:
             hint = f"did you mean '{close}'? The" if close else "the"
             raise DataError(
                 f"there is no column '{name}'; {hint} data has {quoted(self._shape.columns)}"
+                f"{_delimiter_hint(self._shape.columns)}"
             )
 
     def _input_salts(self) -> dict[str, str]:
@@ -320,6 +326,14 @@ class Binder:
                 return value
             return replace(value, values=value.values.to(self.dtype))
         return value.to(self.dtype) if value.is_floating_point() else value
+
+
+def _delimiter_hint(columns: Sequence[str]) -> str:
+    """What to change if the names of all columns were read as one."""
+    found = next((sign for sign in ";\t|" if sign in columns[0]), None) if columns else None
+    if len(columns) != 1 or found is None:
+        return ""
+    return f". If that is a CSV file, give options={{'delimiter': {found!r}}} of the data"
 
 
 def _ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -16,6 +17,18 @@ def text_among_numbers(name: str) -> str:
         f"column '{name}' holds text, which becomes ids, but numbers are needed (if only some "
         f"values are text, correct them; in a CSV file types={{'{name}': 'float64'}} finds them)"
     )
+
+
+def refuse_times(schema: pa.Schema, names: Collection[str]) -> None:
+    """Refuse dates and times among columns that the model takes as numbers."""
+    for name in names:
+        kind = schema.field(name).type if name in schema.names else pa.null()
+        if pa.types.is_temporal(kind):
+            raise DataError(
+                f"column '{name}' holds times ({kind}), and the model takes numbers: make numbers "
+                f"of it in the data, such as the hour or the day of the week (in pandas "
+                f"frame['{name}'].dt.hour)"
+            )
 
 
 def stack(

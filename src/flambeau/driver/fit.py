@@ -34,6 +34,7 @@ from flambeau.config import (
     ParameterServer,
     Recovery,
 )
+from flambeau.config.settings import nearest
 from flambeau.coordination.failures import Failure
 from flambeau.data.data_loaders import is_data_loader, taken_over
 from flambeau.driver.job_packager import JobPackager
@@ -42,8 +43,8 @@ from flambeau.driver.launching import run_topology
 from flambeau.driver.observers import Memory, make_observers
 from flambeau.driver.outcome import Outcome
 from flambeau.driver.result import Result, make_report
-from flambeau.driver.topology import make_topology, require_room
-from flambeau.errors import CheckpointError, WorkerFailedError, WorkerLostError
+from flambeau.driver.topology import cluster_of, make_topology, require_room
+from flambeau.errors import CheckpointError, ConfigError, WorkerFailedError, WorkerLostError
 from flambeau.observe import Event, Observer, Observers
 from flambeau.runs import import_folders
 
@@ -94,6 +95,7 @@ def fit(
     resume: Resume = "auto",
     init_from: str | Path | Mapping[str, Any] | None = None,
     seed: int = 0,
+    **unknown: Any,
 ) -> Result:
     """Train `model` on `train` with any number of processes, and return the `Result`.
 
@@ -119,6 +121,8 @@ def fit(
     """
     given = dict(locals())
     try:
+        _refuse(given.pop("unknown"), given)
+        cluster_of(cluster)
         run = RunDirectory(run_dir) if run_dir is not None else new_run_directory(_name_of(model))
         with run.lock(), JobPackager(run.path) as description:
             settings = _settings(description, given)
@@ -128,6 +132,16 @@ def fit(
         raise error.with_traceback(None) from None
     result.valid = valid
     return result
+
+
+def _refuse(unknown: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Refuse arguments that `fit` does not have, with those that were perhaps meant."""
+    for name, value in unknown.items():
+        if name in ("lr", "learning_rate"):
+            hint = f"give optimizer=fb.optim('adam', lr={value!r})"
+        else:
+            hint = nearest(name, known)
+        raise ConfigError(f"fit() has no argument '{name}'; {hint}")
 
 
 def _settings(description: JobPackager, given: dict[str, Any]) -> JobSettings:

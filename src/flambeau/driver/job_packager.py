@@ -110,6 +110,10 @@ class JobPackager:
             return data
         if is_data_loader(data):
             data = rows_of(data, name)
+        if type(data).__name__ == "LazyFrame":
+            raise ConfigError(
+                f"{name}= is a LazyFrame, which has no rows yet: give what its .collect() returns"
+            )
         if is_paths(data):
             return as_files(data)
         if is_spark_frame(data):

@@ -15,7 +15,7 @@ from flambeau.coordination.protocol import Role
 from flambeau.driver.fit import raise_failure
 from flambeau.driver.launching import run_topology
 from flambeau.driver.outcome import Outcome
-from flambeau.driver.topology import Topology
+from flambeau.driver.topology import Topology, cluster_of
 from flambeau.observe import Observer, display
 from flambeau.roles.function import load, store
 
@@ -30,7 +30,7 @@ def run(
     Inside, torch.distributed is initialised and RANK, WORLD_SIZE and LOCAL_RANK are set. The
     function and its results may be anything that can be pickled, also from a notebook.
     """
-    cluster = cluster or Local()
+    cluster = cluster_of(cluster)
     if not isinstance(cluster, Local):
         return _run_elsewhere((function, args, kwargs), cluster)
     descriptors = [_anonymous_file() for _ in range(cluster.workers + 1)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.clusters.file_transfer.carrier import Carrier
-from flambeau.config import JobSettings, Local
+from flambeau.config import Cluster, JobSettings, Local
 from flambeau.config.plural import number_of
 from flambeau.config.strategies import AllReduce, ParameterServer
 from flambeau.coordination.placement import place_roles
@@ -18,6 +18,15 @@ from flambeau.errors import ConfigError
 from flambeau.kernels.cores import usable_cores
 
 SERVERS_PER_CORE = 8
+
+
+def cluster_of(given: Cluster | None) -> Cluster:
+    """Return the cluster that is given, by default one worker on this machine."""
+    if given is None:
+        return Local()
+    if isinstance(given, int):
+        raise ConfigError(f"cluster={given}: give fb.Local({given}) for workers of this machine")
+    return given
 
 
 @dataclass(frozen=True)

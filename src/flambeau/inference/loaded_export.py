@@ -106,5 +106,6 @@ def _tensor(value: Leaf, given: GraphInput) -> Tensor:
         return value.in_places(given.missing).to(getattr(torch, given.dtype))
     raise DataError(
         f"'{given.argument}' has missing ids, or several in a row, and the graph of this export "
-        "takes one in each place: export with inside_mb=0, and data= that is like this"
+        "takes one in each place: export with inside_mb=0 and data= that is like this (on the "
+        "command line --inside-mb 0 and --data)"
     )

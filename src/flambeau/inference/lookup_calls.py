@@ -254,7 +254,8 @@ def _columns(value: Leaf, piece: ColumnRange) -> Tensor:
     if isinstance(value, Jagged):
         raise DataError(
             f"'{piece.argument}' has missing ids, or several in a row; the model was exported with "
-            "rows that have one in each place: export it with data= that is like this"
+            "rows that have one in each place: export it with data= that is like this (on the "
+            "command line --data)"
         )
     return value.reshape(len(value), -1)[:, piece.first : piece.last].long()
 

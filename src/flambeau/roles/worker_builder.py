@@ -228,7 +228,7 @@ class WorkerBuilder:
         valid = self.settings.valid
         held_out = None
         if valid is not None and not self.settings.evaluator:
-            source = self._open(valid)
+            source = self._open(open_data.validation_data(self.settings))
             held_out = held_out_evaluation(
                 self.context, model, source, self.loss, self.autocast, exact_rows
             )

@@ -41,8 +41,8 @@ class Follower:
         self._run, self._settings, self._report, self._own = run, settings, report, own
         load_code = open_model.code_loader(run)
         self._model = open_model.build_job_model(settings, load_code)
-        assert settings.valid is not None
-        self._source = open_data.open_data(settings.valid, load_code, settings.binding)
+        valid = open_data.validation_data(settings)
+        self._source = open_data.open_data(valid, load_code, settings.binding)
         self._best = Best(settings.checkpoints.best, settings.checkpoints.mode)
         self._done = self._evaluated_before() if own else set()
         self._damaged: set[str] = set()

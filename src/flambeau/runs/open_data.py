@@ -17,6 +17,7 @@ from flambeau.config import (
     CodeRef,
     DataRef,
     DatasetData,
+    FileData,
     Images,
     JobSettings,
     SpooledData,
@@ -41,6 +42,7 @@ from flambeau.data.sampling import KeepNegatives
 from flambeau.data.source import IndexedSource, IterableSource, Share, Source, StreamedSource
 from flambeau.data.sources.arrays import ArraySource
 from flambeau.data.sources.engine_frames import EngineFrameSource
+from flambeau.data.sources.formats import find_format
 from flambeau.data.sources.frame_source import frame_source
 from flambeau.data.sources.image_folder import ImageFolderSource
 from flambeau.data.sources.opening import open_source
@@ -117,6 +119,19 @@ def open_data(data: DataRef, load_code: LoadCode, binding: Binding | None = None
             return array_source(given, binding)
         return open_source(data, lambda _: given)
     return open_source(data, load_code)
+
+
+def validation_data(settings: JobSettings) -> DataRef:
+    """Return where validation data is; files of unknown format are read as those of `train`."""
+    valid, train = settings.valid, settings.train
+    assert valid is not None
+    if not isinstance(valid, FileData) or not isinstance(train, FileData):
+        return valid
+    if valid.format is not None or find_format(valid.path) is not None:
+        return valid
+    options = {**train.options, **valid.options}
+    known = train.format or find_format(train.path)
+    return valid.model_copy(update={"format": known, "options": options})
 
 
 def open_spooled(data: SpooledData, payload: dict[str, Any]) -> EngineFrameSource:

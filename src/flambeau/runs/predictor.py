@@ -74,6 +74,8 @@ def _open(place: Path, loaded: str | None, trust: bool) -> Any:
     """What answers from this place; None if that is `loaded`."""
     from flambeau.inference.loaded_export import LoadedExport
 
+    if place.is_file():
+        raise RunDirectoryError(f"{place} is a file; give the folder of the export or run")
     if _is_run(place):
         from flambeau.runs.loaded_run import open_loaded_run
 

@@ -197,7 +197,7 @@ class _Example:
         except DataError as error:
             raise DataError(
                 f"the training data, of which an export needs a few rows, cannot be read: {error}. "
-                "Give others like them with data="
+                "Give others like them with data= (on the command line --data)"
             ) from error
         return cls(source, None, settings)
 

@@ -193,7 +193,8 @@ def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
     if settings.valid is None:
         raise DataError("the job has no validation data; give the data to evaluate on")
     require_reopenable(settings)
-    return _told(open_data.open_data(settings.valid, open_model.code_loader(run), settings.binding))
+    valid = open_data.validation_data(settings)
+    return _told(open_data.open_data(valid, open_model.code_loader(run), settings.binding))
 
 
 def require_reopenable(settings: JobSettings) -> None:

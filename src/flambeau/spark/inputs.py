@@ -41,6 +41,13 @@ def find_inputs(
         every = any(each.batch for each in forward)
         wanted = {each.name for each in forward}
         names = [name for name in schema.names if every or name in wanted]
+        missing = [each.name for each in forward if each.required and each.name not in names]
+        if missing and not every and not crosses:
+            raise DataError(
+                f"forward() needs '{missing[0]}', and the DataFrame has neither such a column nor "
+                f"'{params.getOrDefault(params.featuresCol)}': set featuresCol or inputCols; it "
+                f"has {', '.join(schema.names)}"
+            )
     else:
         groups = binding.values() if isinstance(binding, dict) else binding
         names = [name for group in groups for name in _several(group)]

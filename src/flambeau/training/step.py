@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import torch
@@ -56,7 +56,7 @@ class StandardStep(Step):
                 if self._strategy.skips_non_finite:
                     self._strategy.skip()
                     return math.nan
-                raise not_finite(value, batch, number)
+                raise not_finite(value, batch, number, self._binder.stacks)
             fraction = part.size / batch.size
             scale = share * fraction
             self._strategy.backward(
@@ -124,7 +124,7 @@ class StepContext:
         value = loss.item()
         if not math.isfinite(value):
             assert self._batch is not None
-            raise not_finite(value, self._batch, self.step)
+            raise not_finite(value, self._batch, self.step, self._binder.stacks)
         self._strategy.backward(loss * self._share, last=True)
 
     def update(self, optimizer: str = "") -> None:
@@ -162,8 +162,13 @@ class OwnStep(Step):
         )
 
 
-def not_finite(value: float, batch: Batch, step: int) -> Exception:
-    """An error that says where a loss turned bad, and in which column, if the data is to blame."""
+def not_finite(
+    value: float, batch: Batch, step: int, stacks: Mapping[str, Sequence[str]]
+) -> Exception:
+    """Return an error that says where a loss turned bad, and in which column of the data.
+
+    `stacks` are the columns of which inputs of the model are made.
+    """
     where = f"the loss is {value} at step {step} of epoch {batch.epoch}"
     for name, column in batch.columns.items():
         if isinstance(column, Tensor) and column.is_floating_point():
@@ -172,9 +177,12 @@ def not_finite(value: float, batch: Batch, step: int) -> Exception:
                 row = int(bad.nonzero()[0])
                 places = torch.isfinite(column[row]).logical_not().flatten().nonzero().flatten()
                 which = f", places {places.tolist()}" if column.dim() > 1 else ""
+                members = stacks.get(name, ())
+                if column.dim() == 2 and len(members) == column.shape[1]:
+                    name, which = members[int(places[0])], ""
                 return DataError(
                     f"{where}: column '{name}' is not finite in row {row} of the batch{which}; "
-                    "fill in what is missing, in the data or with fill="
+                    f"fill in what is missing, in the data or with fill={{'{name}': 0.0}}"
                 )
     return JobFailedError(
         f"{where}; the data is finite, so the training diverged: lower the learning rate, or "

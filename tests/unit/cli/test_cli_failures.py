@@ -1,3 +1,5 @@
+import warnings
+
 import pytest
 import typer
 
@@ -50,3 +52,11 @@ def test_a_workers_traceback_is_shown_once(capsys: pytest.CaptureFixture[str]) -
 def test_our_own_errors_keep_their_trace() -> None:
     with pytest.raises(ZeroDivisionError), as_exit_codes():
         raise ZeroDivisionError
+
+
+def test_a_warning_is_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        with as_exit_codes():
+            warnings.warn("some scores are NaN", stacklevel=1)
+    assert capsys.readouterr().err == "warning: some scores are NaN\n"

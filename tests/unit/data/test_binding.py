@@ -331,3 +331,23 @@ def test_large_integers_beside_numbers_have_their_values(get: Any) -> None:
     binder = Binder(settings, lambda x: None, Shape(tuple(KEYS.schema.names)))
     (x,), _ = binder.arguments(get(KEYS, binder))
     assert x.tolist() == [[float(2**63), 0.5], [7.0, 1.5]]
+
+
+def test_names_that_were_read_as_one_hint_at_the_delimiter() -> None:
+    def forward(x: Tensor) -> None: ...
+
+    message = r"no column 'a'.*'delimiter': ';'"
+    with pytest.raises(DataError, match=message):
+        Binder(Binding(inputs=["a", "b"], label="y"), forward, Shape(("a;b;y",)))
+
+
+@pytest.mark.parametrize("numbers", [(), ("when",)])
+def test_times_are_no_numbers(numbers: tuple[str, ...]) -> None:
+    def forward(x: Tensor) -> None: ...
+
+    members = ["when"] if numbers else ["when", "price"]
+    when = pa.array([0, 1], pa.timestamp("ns"))
+    records = pa.record_batch({"when": when, "price": [1.0, 2.0]})
+    binder = Binder(Binding(inputs={"x": members}), forward, Shape(("when", "price")))
+    with pytest.raises(DataError, match=r"'when' holds times.*frame\['when'\].dt.hour"):
+        binder.with_numbers(numbers).read(records)

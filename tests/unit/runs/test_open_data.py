@@ -185,3 +185,18 @@ def test_images_are_transformed_only_if_there_are_any() -> None:
     assert transform is not None
     batch = Batch({"x": torch.full((1, 1, 2, 2), 255, dtype=torch.uint8)}, 1)
     assert transform(batch)["x"].unique().tolist() == [1.0]
+
+
+def test_validation_files_of_unknown_format_are_read_as_those_of_the_training(
+    tmp_path: Path,
+) -> None:
+    for name in ("t.libsvm", "v.test", "v.csv"):
+        (tmp_path / name).write_text("1 0:1\n")
+
+    def found(valid: str) -> Any:
+        paths = {"train": tmp_path / "t.libsvm", "valid": tmp_path / valid}
+        data = {name: FileData(path=str(path)) for name, path in paths.items()}
+        return open_data.validation_data(JobSettings(model=CodeRef(path="m:M"), loss="bce", **data))
+
+    assert found("v.test").format == "libsvm"
+    assert found("v.csv").format is None

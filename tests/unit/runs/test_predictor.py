@@ -210,3 +210,9 @@ def test_several_ids_for_a_model_that_knows_one_are_refused(tmp_path: Path) -> N
     export_run(run, read_settings(run), "latest", tmp_path / "out", FAST)
     with pytest.raises(DataError, match=r"'item' has several ids in a row.*pooling='sum'"):
         load(tmp_path / "out").predict({"item": [[1, 2], []]})
+
+
+def test_a_file_in_the_place_of_an_export_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.pt2").touch()
+    with pytest.raises(RunDirectoryError, match="is a file; give the folder of the export or run"):
+        load(tmp_path / "model.pt2")

@@ -16,7 +16,7 @@ from flambeau.strategies.all_reduce import AllReduceStrategy
 from flambeau.strategies.base import Clipping
 from flambeau.strategies.group import Solo
 from flambeau.training.losses import build_loss
-from flambeau.training.step import OwnStep, StandardStep, StepContext
+from flambeau.training.step import OwnStep, StandardStep, StepContext, not_finite
 
 
 class Model(nn.Module):
@@ -180,3 +180,10 @@ def test_an_own_step_with_a_bad_loss_names_the_step() -> None:
 def test_an_own_step_that_returns_something_else_is_explained() -> None:
     with pytest.raises(ModelError, match="returned dict; return the loss"):
         own_step(lambda ctx, batch: {})
+
+
+def test_a_member_of_stacked_columns_that_is_not_finite_is_named() -> None:
+    batch = Batch({"inputs": torch.tensor([[1.0, 2.0], [1.0, float("nan")]])}, 2)
+    error = not_finite(float("nan"), batch, 3, {"inputs": ("age", "price")})
+    assert "column 'price' is not finite in row 1 of the batch; " in str(error)
+    assert "fill={'price': 0.0}" in str(error)
