@@ -241,3 +241,21 @@ def test_dense_weights_come_back_from_a_folder(tmp_path):
     own = {"bias": torch.zeros(1), "mats.0": torch.zeros(2, 2)}
     saved.load_dense(own, tmp_path)
     assert all(torch.equal(own[name], given[name]) for name in given)
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "line", "message"),
+    [
+        (BiasWeight, [], "1 0:3:1 1:2:1", r"looks like libffm \('0:3:1'\).*--encode multihot"),
+        (Field, [], "1 3:1 2:1", r"looks like libsvm \('3:1'\).*--encode onehot"),
+        (Field, ["dataFormat:libsvm"], "1 0:3:1", r"give dataFormat:libffm"),
+    ],
+)
+def test_files_that_look_like_another_format_say_what_fits(
+    tmp_path: Path, module, words, line, message
+) -> None:
+    (tmp_path / "rows").write_text(f"{line}\n")
+    model = save(module(), tmp_path)
+    job, _ = parse_words([f"trainInput:{tmp_path / 'rows'}", f"torchModelPath:{model}", *words])
+    with pytest.raises(ConfigError, match=message):
+        Training(job)

@@ -49,6 +49,7 @@ def predict(job: AngelJob) -> tuple[Path, int]:
 def _scores(job: AngelJob, model: AngelModel) -> Iterator[pa.RecordBatch]:
     """Targets and scores of all rows, in order."""
     form = rows.data_format(job, model.contract)
+    rows.check_form(job.train_input, form, model.contract)
     source = rows.open_files(rows.files(job, job.train_input, form))
     binder = Binder(Binding(label=LABEL), model.forward, shape_of(source))
     with torch.inference_mode():

@@ -15,7 +15,7 @@ from flambeau.config import CodeRef, DataRef, DatasetData, FileData
 from flambeau.data.arrow_columns import to_columns
 from flambeau.data.jagged import Jagged
 from flambeau.data.source import StreamedSource
-from flambeau.data.sources.files import size_of
+from flambeau.data.sources.files import open_stream, size_of
 from flambeau.data.sources.opening import open_source
 from flambeau.data.sources.paths import find_files
 from flambeau.data.sources.text.text_source import SHARD_BYTES
@@ -23,11 +23,35 @@ from flambeau.errors import ConfigError
 
 #: Smaller shards would cost more to hand out than they spread the work.
 SMALL_SHARD_BYTES = 1 << 16
+#: Enough to see what the first row looks like.
+FIRST_BYTES = 1 << 12
 
 
 def data_format(job: AngelJob, contract: Contract) -> str:
     """The format that a job names, or that its model needs."""
     return job.data_format or ("libffm" if contract.takes_fields else "libsvm")
+
+
+def check_form(path: str, form: str, contract: Contract) -> None:
+    """Refuse files of libffm where the model or the job wants another format, and the reverse."""
+    if form == "dummy":
+        return
+    first = find_files(path, ("",))[0]
+    with open_stream(first) as stream:
+        items = stream.read(FIRST_BYTES).partition(b"\n")[0].split()[1:2]
+    looks = {1: "libsvm", 2: "libffm"}.get(items[0].count(b":")) if items else None
+    if looks is None or looks == form:
+        return
+    item = items[0].decode(errors="replace")
+    if contract.takes_fields == (looks == "libffm"):
+        change = f"dataFormat:{form} does not fit; leave it out, or give dataFormat:{looks}"
+    else:
+        encode = "multihot" if looks == "libffm" else "onehot"
+        change = (
+            f"a model of type {contract.kind} takes {form}; give such files, or a model made with "
+            f"--encode {encode} (flambeau angel make)"
+        )
+    raise ConfigError(f"{first} looks like {looks} ('{item}'): {change}")
 
 
 def train_and_held_out(job: AngelJob, form: str) -> tuple[DataRef, DataRef | None]:

@@ -51,6 +51,8 @@ class Training:
             require_writable(Path(job.angel_model_output_path) / saved.DENSE)
         self.model: AngelModel = load(job.torch_model_path, job.angel_model_input_path or None)
         self._form = rows.data_format(job, self.model.contract)
+        for path in filter(None, (job.train_input, job.validate_input)):
+            rows.check_form(path, self._form, self.model.contract)
         #: What is learned for the labels of the data; a job that does not say so has it recognised.
         self.label_map = job.label_map or recognised(
             rows.files(job, job.train_input, self._form), (LABEL,)
