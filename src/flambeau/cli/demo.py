@@ -70,7 +70,7 @@ def _generate(folder: Path, rows: int) -> "Truth":
 
 def _train(folder: Path) -> "Result":
     from flambeau.config.job_file import JobFile
-    from flambeau.driver.from_file import run_file
+    from flambeau.driver.fit import run_file
 
     days = [str(folder / "clicks" / f"day_{day}.tsv") for day in range(DAYS)]
     job = JobFile.parse(

@@ -39,7 +39,7 @@ def train(
     The same command again goes on where the run was stopped.
     """
     from flambeau.config.job_file import load_job_file
-    from flambeau.driver.from_file import run_file
+    from flambeau.driver.fit import run_file
 
     given = {"run_dir": run_dir, "resume": resume.value if resume else None}
     job = load_job_file(job_file, overrides or [])

@@ -1,5 +1,6 @@
 """Where training data comes from, as a worker can open it."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -125,3 +126,19 @@ def _is_a_data_frame_of(data: Any, package: str) -> bool:
         kind.__module__.startswith(package) and kind.__name__ == "DataFrame"
         for kind in type(data).__mro__
     )
+
+
+#: What to make of labels that are not 0 and 1, by the label that no other form has.
+BINARY_FORMS = {-1.0: {-1.0: 0.0, 1.0: 1.0}, 2.0: {1.0: 0.0, 2.0: 1.0}}
+
+
+def shown_map(mapping: Mapping[float, float]) -> str:
+    """A map of labels as a user writes it."""
+    pairs = ", ".join(f"{old:g}: {new:g}" for old, new in mapping.items())
+    return f"label_map={{{pairs}}}"
+
+
+def map_advice(label: float) -> str:
+    """How to map labels, one of which is `label`, to those that are needed."""
+    form = BINARY_FORMS.get(label)
+    return f"map others with {'label_map={label: number}' if form is None else shown_map(form)}"

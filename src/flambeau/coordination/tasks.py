@@ -11,8 +11,7 @@ from typing import Any, Self, final
 
 import msgspec
 
-from flambeau.coordination.shard_pieces import shard_pieces
-from flambeau.coordination.whole_batches import DropLast, drops
+from flambeau.coordination.plans import DropLast, drops, shard_pieces
 from flambeau.errors import CheckpointError, ConfigError, DataError, ProtocolError
 
 BATCHES_PER_TASK = 16

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flambeau.config.labels import shown_map
+from flambeau.config.data import shown_map
 from flambeau.errors import DataError
 
 

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ from flambeau.config import (
     ParameterServer,
     Recovery,
 )
+from flambeau.config.job_file import JobFile
 from flambeau.config.settings import nearest
 from flambeau.coordination.failures import Failure
 from flambeau.data.data_loaders import is_data_loader, taken_over
@@ -292,3 +294,14 @@ def _name_of(model: Any) -> str:
     kind = model if isinstance(model, type) else type(model)
     name = getattr(model, "__name__", kind.__name__).lower()
     return name if name.isidentifier() else "model"
+
+
+def run_file(job: JobFile, folder: Path) -> Result:
+    """Run the job to its end; modules in `folder` (that of the job file) can be imported."""
+    sys.path.insert(0, str(folder.resolve()))
+    settings = job.settings()
+    run = RunDirectory(job.run_dir)
+    initial = job.init_from.model_dump() if job.init_from else None
+    with run.lock():
+        description = JobPackager(run.path)
+        return run_job(run, settings, description, resume=job.resume, init_from=initial)

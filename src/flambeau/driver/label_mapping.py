@@ -7,7 +7,7 @@ from typing import Any
 from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.user_code import Packer
 from flambeau.config import CodeRef, FileData, JobSettings
-from flambeau.config.labels import shown_map
+from flambeau.config.data import shown_map
 from flambeau.errors import UserError
 
 _BINARY = ("bce", "bce_prob")

@@ -1,8 +1,8 @@
 """The training loop of one worker."""
 
 import time
-from collections.abc import Callable
-from typing import Any, Literal, final
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Literal, TypeVar, final
 
 import torch
 from torch.optim import Optimizer
@@ -15,10 +15,30 @@ from flambeau.strategies.base import StepShare, Strategy
 from flambeau.training.best import Best
 from flambeau.training.milestones import Milestones
 from flambeau.training.parts import TrainingParts
-from flambeau.training.peeking import Peeking
 from flambeau.training.position import Position
 from flambeau.training.pulse import Pulse
 from flambeau.training.step_times import StepTimes
+
+Item = TypeVar("Item")
+
+
+@final
+class Peeking(Iterator[Item], Generic[Item]):
+    """The items of another iterator."""
+
+    def __init__(self, source: Iterator[Item]) -> None:
+        self._source = source
+        self._waiting: list[Item] = []
+
+    def peek(self) -> Item | None:
+        """The item that `next` will give, or None at the end."""
+        if not self._waiting:
+            self._waiting.extend(item for item in [next(self._source, None)] if item is not None)
+        return self._waiting[0] if self._waiting else None
+
+    def __next__(self) -> Item:
+        return self._waiting.pop() if self._waiting else next(self._source)
+
 
 Status = Literal["finished", "stopped"]
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from flambeau.config.labels import map_advice
+from flambeau.config.data import map_advice
 from flambeau.config.plural import number_of
 from flambeau.config.settings import nearest
 from flambeau.data.batch import Batch

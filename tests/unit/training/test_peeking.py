@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flambeau.training.peeking import Peeking
+from flambeau.training.loop import Peeking
 
 
 def test_the_items_are_those_of_the_iterator() -> None:

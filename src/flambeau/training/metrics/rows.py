@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flambeau.config.labels import map_advice
+from flambeau.config.data import map_advice
 from flambeau.config.plural import number_of
 from flambeau.errors import DataError, ModelError
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 from flambeau.config.plural import number_of
 from flambeau.config.settings import nearest
 from flambeau.data.sources.paths import Paths
-from flambeau.data.sources.text.bad_rows import OnBadRow
-from flambeau.data.sources.text.row_faults import Fault
+from flambeau.data.sources.text.row_faults import Fault, OnBadRow
 from flambeau.data.sources.text.row_parser import Parsed, RowParser, label_names, require_count
 from flambeau.data.sources.text.text_lines import Bytes
 from flambeau.data.sources.text.text_source import SHARD_BYTES, TextSource

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from flambeau.config.plural import number_of
@@ -18,10 +19,9 @@ from flambeau.data.sources.paths import Paths, find_files, reading
 from flambeau.data.sources.record_batches import rows_between
 from flambeau.data.sources.schemas import require_same_schema, require_unique_names
 from flambeau.data.sources.text import csv_lines
-from flambeau.data.sources.text.bad_rows import WAY_OUT, OnBadRow, skips
-from flambeau.data.sources.text.csv_integers import integer_type, rounded
 from flambeau.data.sources.text.csv_skipping import good_rows
-from flambeau.data.sources.text.row_marks import RowMarks
+from flambeau.data.sources.text.row_faults import WAY_OUT, OnBadRow, skips
+from flambeau.data.sources.text.text_lines import RowMarks
 from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
 
@@ -310,3 +310,27 @@ def _message(lines: _Lines, text: str) -> str:
         hint = f" (types are inferred from the first rows: give types={{{name!r}: ...}})"
     way_out = f" ({WAY_OUT})" if row or column else ""
     return f"{where}: {text}{hint}{way_out}"
+
+
+_INTEGER = r"^\s*[+-]?[0-9]+\s*$"
+#: From here on, a double has no room for all digits of an integer.
+_EXACT = float(1 << 53)
+
+
+def integer_type(texts: pa.Array) -> pa.DataType | None:
+    """The type in which integers keep their digits: uint64, or text; None if a double is right."""
+    if not pc.all(pc.match_substring_regex(texts, _INTEGER)).as_py():
+        return None
+    digits = pc.utf8_trim_whitespace(texts)
+    if not rounded(digits.cast(pa.float64())):
+        return None
+    try:
+        digits.cast(pa.uint64())
+    except pa.ArrowInvalid:
+        return pa.string()
+    return pa.uint64()
+
+
+def rounded(numbers: pa.Array) -> bool:
+    """Whether some of the doubles are so large that digits may be lost."""
+    return bool(pc.any(pc.greater_equal(pc.abs(numbers), _EXACT)).as_py())

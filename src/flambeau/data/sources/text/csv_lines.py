@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from flambeau.data.sources.files import compression_of, open_lines, size_of
-from flambeau.data.sources.text.row_marks import RowMarks
+from flambeau.data.sources.text.text_lines import RowMarks
 from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 
 from flambeau.config import FileData
-from flambeau.config.labels import BINARY_FORMS
+from flambeau.config.data import BINARY_FORMS
 from flambeau.data.sources.files import open_lines
 from flambeau.data.sources.formats import find_format
 from flambeau.data.sources.paths import find_files, reading

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from flambeau.data.sources.paths import Paths
-from flambeau.data.sources.text.bad_rows import OnBadRow
 from flambeau.data.sources.text.bags import FEATURES, BagParser
+from flambeau.data.sources.text.row_faults import OnBadRow
 from flambeau.data.sources.text.row_parser import label_names, require_count
 from flambeau.data.sources.text.text_source import SHARD_BYTES, TextSource
 

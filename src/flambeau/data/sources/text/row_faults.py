@@ -1,6 +1,10 @@
 """What can be wrong with a row of text: numbers that kernels give, and what is said about them."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+from flambeau.config.settings import nearest
+from flambeau.errors import ConfigError
 
 FINE = 0
 NO_NUMBER = 1
@@ -49,3 +53,20 @@ def shortened(text: bytes) -> str:
     """A text for a message: at most 60 characters, whatever its bytes are."""
     shown = text.decode(errors="backslashreplace")
     return repr(shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "...")
+
+
+OnBadRow = Literal["error", "skip"]
+
+#: What to do about one, for messages.
+WAY_OUT = (
+    "to leave out bad rows and count them: options={'on_bad_row': 'skip'} of the data; on the "
+    "command line train.options.on_bad_row=skip, or --option on_bad_row=skip of predict"
+)
+
+
+def skips(on_bad_row: OnBadRow) -> bool:
+    """Whether they are left out; raises `ConfigError` for any other word."""
+    if on_bad_row not in get_args(OnBadRow):
+        hint = nearest(str(on_bad_row), get_args(OnBadRow))
+        raise ConfigError(f"on_bad_row={on_bad_row!r}: {hint}")
+    return on_bad_row == "skip"

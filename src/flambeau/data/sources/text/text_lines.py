@@ -1,8 +1,10 @@
 """Lines of text files in blocks of bounded size: cut into ranges, read, and found for messages."""
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -135,3 +137,21 @@ def _without_mark(block: Block) -> Block:
     if block.position or block.data[:mark].tobytes() != _BYTE_ORDER_MARK:
         return block
     return Block(mark, block.data[mark:])
+
+
+@final
+class RowMarks:
+    """The first rows of blocks of lines, and at which byte of the (unpacked) file they start."""
+
+    def __init__(self) -> None:
+        self._rows, self._bytes = array("q"), array("q")
+
+    def add(self, row: int, position: int) -> None:
+        """Add a mark; marks come in order."""
+        self._rows.append(row)
+        self._bytes.append(position)
+
+    def before(self, row: int) -> tuple[int, int]:
+        """Return the row and the byte of the last mark that is not after `row`."""
+        last = bisect_right(self._rows, row) - 1
+        return self._rows[last], self._bytes[last]

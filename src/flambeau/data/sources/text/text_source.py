@@ -11,11 +11,23 @@ from flambeau.data.source import Shard, StreamedSource
 from flambeau.data.sources.files import unsplittable
 from flambeau.data.sources.paths import Paths, find_files
 from flambeau.data.sources.record_batches import rows_between
-from flambeau.data.sources.text.bad_rows import WAY_OUT, OnBadRow, skips
-from flambeau.data.sources.text.row_faults import MESSAGES, Fault, shortened
-from flambeau.data.sources.text.row_marks import RowMarks
+from flambeau.data.sources.text.row_faults import (
+    MESSAGES,
+    WAY_OUT,
+    Fault,
+    OnBadRow,
+    shortened,
+    skips,
+)
 from flambeau.data.sources.text.row_parser import Parsed, RowParser, require_count
-from flambeau.data.sources.text.text_lines import Block, LineRange, blocks, line_number, line_ranges
+from flambeau.data.sources.text.text_lines import (
+    Block,
+    LineRange,
+    RowMarks,
+    blocks,
+    line_number,
+    line_ranges,
+)
 from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
 
