@@ -1,12 +1,14 @@
 """`fit`: train a model on a cluster, and get a result."""
 
+import functools
+import inspect
 import json
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, ParamSpec, TypeVar
 
 from flambeau import errors
 from flambeau.checkpoint import (
@@ -58,6 +60,29 @@ _WAYS_ON = (
 Resume = Literal["auto", "always", "never"] | bool
 
 
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
+
+
+def _hints(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """Have an argument that a function does not have name the one that was perhaps meant."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
+        for name, value in kwargs.items():
+            if name in known:
+                continue
+            hint = nearest(name, known)
+            if name in ("lr", "learning_rate"):
+                hint = f"give optimizer=fb.optim('adam', lr={value!r})"
+            raise ConfigError(f"{function.__name__}() has no argument '{name}'; {hint}")
+        return function(*args, **kwargs)
+
+    return call
+
+
+@_hints
 def fit(
     model: Any,
     train: Any,
@@ -97,7 +122,6 @@ def fit(
     resume: Resume = "auto",
     init_from: str | Path | Mapping[str, Any] | None = None,
     seed: int = 0,
-    **unknown: Any,
 ) -> Result:
     """Train `model` on `train` with any number of processes, and return the `Result`.
 
@@ -123,7 +147,6 @@ def fit(
     """
     given = dict(locals())
     try:
-        _refuse(given.pop("unknown"), given)
         cluster_of(cluster)
         run = RunDirectory(run_dir) if run_dir is not None else new_run_directory(_name_of(model))
         with run.lock(), JobPackager(run.path) as description:
@@ -134,16 +157,6 @@ def fit(
         raise error.with_traceback(None) from None
     result.valid = valid
     return result
-
-
-def _refuse(unknown: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Refuse arguments that `fit` does not have, with those that were perhaps meant."""
-    for name, value in unknown.items():
-        if name in ("lr", "learning_rate"):
-            hint = f"give optimizer=fb.optim('adam', lr={value!r})"
-        else:
-            hint = nearest(name, known)
-        raise ConfigError(f"fit() has no argument '{name}'; {hint}")
 
 
 def _settings(description: JobPackager, given: dict[str, Any]) -> JobSettings:
