@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test java lint bench clean
+.PHONY: help setup demo check test java lint bench clean
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Else each of the many processes of the tests would compile all that it imports.
@@ -57,6 +57,9 @@ lint: setup ## ruff and mypy
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+
+check: lint ## lint, types and the fast tests: what to run while working
+	$(PY) -m pytest -n auto --dist loadfile $(UNIT)
 
 $(SPARK35): $(INSTALLED) tests/clusters/spark-3.5.txt
 	@echo 'Installing Spark 3.5 into $(@D)'
