@@ -105,7 +105,7 @@ def speed(setting: Setting, options: argparse.Namespace, *, slow: bool) -> float
 
 def train(setting: Setting, options: argparse.Namespace, slow: bool, run: Path) -> None:
     steps = setting.max_steps(options.rounds, slow)
-    # More than are needed: at the end of an epoch, free workers wait for the last task.
+    # More than are needed: at the end of an epoch, asynchronous workers wait for the last task.
     rows = 2 * options.rounds * WORKERS * BATCH_ROWS
     generator = torch.Generator().manual_seed(0)
     fb.fit(

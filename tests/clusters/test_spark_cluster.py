@@ -108,7 +108,7 @@ def test_a_data_frame_is_spooled_once_and_trained_on(spark: "SparkSession", tmp_
     assert not (tmp_path / "run" / ".token").exists()
 
 
-def test_free_workers_train_on_the_rows_that_they_have(
+def test_asynchronous_workers_train_on_the_rows_that_they_have(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     result = fb.fit(

@@ -110,7 +110,7 @@ def test_gradients_are_clipped_as_one_over_all_workers_and_shards(
     assert difference.abs().max() > 1e-3, "the limits changed nothing"
 
 
-def test_one_free_worker_that_prefetches_equals_the_sequential_result(
+def test_one_asynchronous_worker_that_prefetches_equals_the_sequential_result(
     alone: Alone, tmp_path: Path
 ) -> None:
     strategy = fb.ParameterServer(servers=2, consistency="asynchronous")
@@ -135,7 +135,7 @@ def test_hybrid_trains_dense_weights_among_workers_and_tables_on_servers(
     assert rows_of(result)["item"]
 
 
-def test_free_workers_train_every_row_once_and_learn(tmp_path: Path) -> None:
+def test_asynchronous_workers_train_every_row_once_and_learn(tmp_path: Path) -> None:
     x, y = make_data(600)
     result = fb.fit(
         Net(),

@@ -100,14 +100,14 @@ def test_a_step_does_not_wait_for_a_backup_worker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("consistency", ["bounded", "asynchronous"])
-def test_free_workers_make_no_step_too_many(consistency: Any, tmp_path: Path) -> None:
+def test_asynchronous_workers_make_no_step_too_many(consistency: Any, tmp_path: Path) -> None:
     strategy = fb.ParameterServer(consistency=consistency)
     result = fit(SparseNet(), make_clicks(2000), tmp_path / "run", strategy, max_steps=37)
     assert result.report["step"] == 37
     assert result.report["rows"]["applied"] == 370
 
 
-def test_a_slow_free_worker_takes_fewer_batches(tmp_path: Path) -> None:
+def test_a_slow_asynchronous_worker_takes_fewer_batches(tmp_path: Path) -> None:
     result = fit(
         SparseNet(),
         make_clicks(900),
@@ -150,7 +150,7 @@ def test_more_servers_than_a_machine_can_hold_are_refused_at_once(tmp_path: Path
         fit(SparseNet(), make_clicks(), tmp_path / "run", fb.ParameterServer(servers=100_000))
 
 
-def test_free_workers_learn_digits_as_well_as_all_reduce(tmp_path: Path) -> None:
+def test_asynchronous_workers_learn_digits_as_well_as_all_reduce(tmp_path: Path) -> None:
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)

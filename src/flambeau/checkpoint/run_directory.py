@@ -109,7 +109,7 @@ class RunDirectory:
         return True
 
     def _has_trained(self) -> bool:
-        """Whether there is a checkpoint besides that of the beginning, which free workers save."""
+        """Return whether there is a checkpoint besides that of the start, which servers need."""
         saved = self.checkpoints.glob(f"step-*/{MANIFEST}")
         return any(path.parent.name.rstrip("0") != "step-" for path in saved)
 

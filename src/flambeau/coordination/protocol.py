@@ -387,5 +387,5 @@ Messages = (
 )
 
 CODEC: Codec[Messages] = Codec(Messages)
-#: Free workers exchange scores and the buffers of their models through the coordinator.
+#: Asynchronous workers exchange scores and the buffers of their models through the coordinator.
 MAX_FRAME_BYTES = 256 << 20

@@ -1,7 +1,7 @@
 """What shards and the coordinator send each other in a synchronous round.
 
-shard -> coordinator     Staged, Summed
-coordinator -> shard     AskSum, Commit
+shard -> coordinator     Staged, NormReply
+coordinator -> shard     NormRequest, Commit
 """
 
 import msgspec

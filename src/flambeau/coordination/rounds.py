@@ -2,7 +2,7 @@
 
     open -- enough workers are on all shards --> closed:
         Spoiled   a gradient is not finite, and `non_finite="fail"`: the end
-        AskSum    with `clip_norm`: Commit follows when all shards have answered
+        NormRequest    with `clip_norm`: Commit follows when all shards have answered
         Commit    otherwise
 
 With `CloseRound` the next round is open. Only the open round is remembered.

@@ -1,4 +1,4 @@
-"""Who may make how many of the steps that are left, so that free workers make no step too many."""
+"""Which asynchronous worker may make how many of the steps that are left, and none too many."""
 
 from typing import final
 

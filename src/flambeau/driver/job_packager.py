@@ -30,7 +30,7 @@ from flambeau.errors import ConfigError, DataError
 class JobPackager:
     """Collects the user's code and arrays while arguments are turned into settings.
 
-    `fds` are the descriptors of spooled arrays, open as long as the `with` lasts.
+    `fds` are the descriptors of shared arrays, open as long as the `with` lasts.
     """
 
     directory: Path
@@ -43,7 +43,7 @@ class JobPackager:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Give the spooled arrays back."""
+        """Close the shared arrays."""
         for descriptor in self.fds:
             os.close(descriptor)
         self.fds.clear()
@@ -145,10 +145,10 @@ class JobPackager:
         return shared
 
     def _arrays(self, data: Any, binding: Binding) -> ArrayData:
-        from flambeau.data.sources.shared_arrays import array_columns, spool
+        from flambeau.data.sources.shared_arrays import array_columns, share_arrays
 
         columns, inputs, labels = array_columns(data)
-        refs, descriptors = spool(columns, self.directory, binding.nullable(columns, labels))
+        refs, descriptors = share_arrays(columns, self.directory, binding.nullable(columns, labels))
         self.fds += descriptors
         return ArrayData(columns=refs, inputs=inputs, labels=labels)
 

@@ -50,7 +50,7 @@ Envelopes = Envelope[Messages]
 
 
 class Coordinator:
-    """What a shard asks of the coordinator in lockstep; free-running workers need none."""
+    """What a shard asks of the coordinator in lockstep; asynchronous workers need none."""
 
     def __init__(self, send: Callable[[Any], object], generation: int) -> None:
         self.send, self.generation = send, generation

@@ -1,4 +1,4 @@
-"""Which gradients of free-running workers have been applied, so that none is applied twice."""
+"""Which gradients of asynchronous workers have been applied, so that none is applied twice."""
 
 from typing import Any, final
 

@@ -46,7 +46,7 @@ from flambeau.data.sources.formats import find_format
 from flambeau.data.sources.frame_source import frame_source
 from flambeau.data.sources.image_folder import ImageFolderSource
 from flambeau.data.sources.opening import open_source
-from flambeau.data.sources.shared_arrays import array_columns, spool
+from flambeau.data.sources.shared_arrays import array_columns, share_arrays
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.errors import DataError
 from flambeau.runs.open_model import LoadCode
@@ -158,7 +158,7 @@ def array_source(given: Any, binding: Binding | None = None) -> ArraySource:
     """Arrays of this process as a source; the binding says which may hold NaN."""
     columns, inputs, labels = array_columns(given)
     missing = (binding or Binding()).nullable(columns, labels)
-    refs, descriptors = spool(columns, Path(tempfile.gettempdir()), missing)
+    refs, descriptors = share_arrays(columns, Path(tempfile.gettempdir()), missing)
     source = ArraySource(ArrayData(columns=refs, inputs=inputs, labels=labels))
     for descriptor in descriptors:
         os.close(descriptor)  # the mapping stays

@@ -312,8 +312,8 @@ def test_a_damaged_dump_is_refused(plan: DynamicPlan) -> None:
         plan.load({**plan.dump(), "tasks": [["no", "task"]]})
 
 
-# Free workers in random order: their reports come late and twice, they are taken for lost and go
-# on all the same, and now and then everything starts again from a checkpoint.
+# Asynchronous workers in random order: their reports come late and twice, they are taken for lost
+# and continue all the same, and now and then everything starts again from a checkpoint.
 
 Done = tuple[int, int, int]
 

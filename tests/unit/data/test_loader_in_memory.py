@@ -13,7 +13,7 @@ from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
 from flambeau.data.loader import IndexedLoader, Transform
 from flambeau.data.sources.arrays import ArraySource
-from flambeau.data.sources.shared_arrays import spool
+from flambeau.data.sources.shared_arrays import share_arrays
 
 
 def _forward(x: torch.Tensor) -> None: ...
@@ -33,7 +33,7 @@ def _threads(source: ArraySource, transform: Transform | None = None) -> set[str
 
 @pytest.fixture
 def spooled(tmp_path):
-    refs, descriptors = spool({"x": np.arange(8.0, dtype=np.float32)}, tmp_path)
+    refs, descriptors = share_arrays({"x": np.arange(8.0, dtype=np.float32)}, tmp_path)
     yield ArraySource(ArrayData(columns=refs))
     for descriptor in descriptors:
         os.close(descriptor)

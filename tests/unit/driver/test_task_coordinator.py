@@ -31,7 +31,7 @@ PROGRESS = {"metrics": {"auc": 0.25}, "saved": None}
 
 
 class Job:
-    """Free workers whose every word is said by the test."""
+    """Asynchronous workers whose every word is said by the test."""
 
     def __init__(
         self, workers: int = 2, consistency: Any = "asynchronous", **settings: Any

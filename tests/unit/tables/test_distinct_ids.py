@@ -18,7 +18,7 @@ def test_folding_keeps_each_id_once_in_order_of_appearance(values: list[int]) ->
     assert unique[inverse].tolist() == values
 
 
-def test_folding_goes_on_when_its_marks_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_continues_when_its_marks_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unique_ids, "_LAST_MARK", 3)
     fold = Fold()
     for values in ([1, 1, 2], [2, 3, 2], [3, 1, 1], [1, 2, 1], [2, 2, 3], [1, 3, 3]):

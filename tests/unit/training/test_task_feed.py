@@ -45,7 +45,7 @@ class Reader(TaskReader):
 
 
 class Worker:
-    """A conductor whose coordinator is the test."""
+    """A feed whose coordinator is the test."""
 
     def __init__(
         self, policy: StalenessPolicy, read_ahead: int = 8, *, limited: bool = False

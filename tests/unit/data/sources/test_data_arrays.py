@@ -11,7 +11,7 @@ import torch
 from flambeau.config import ArrayData, ArrayRef
 from flambeau.data.sources import shared_arrays
 from flambeau.data.sources.arrays import ArraySource
-from flambeau.data.sources.shared_arrays import array_columns, spool
+from flambeau.data.sources.shared_arrays import array_columns, share_arrays
 from flambeau.errors import DataError
 
 
@@ -20,7 +20,7 @@ def spooled(tmp_path):
     descriptors = []
 
     def make(columns, **names):
-        refs, opened = spool(columns, tmp_path)
+        refs, opened = share_arrays(columns, tmp_path)
         descriptors.extend(opened)
         return ArraySource(ArrayData(columns=refs, **names))
 
@@ -91,7 +91,7 @@ def test_nothing_is_left_in_the_directory(spooled, tmp_path):
 
 
 def test_descriptors_are_inheritable(tmp_path):
-    _, descriptors = spool({"x": np.arange(3)}, tmp_path)
+    _, descriptors = share_arrays({"x": np.arange(3)}, tmp_path)
     assert [os.get_inheritable(descriptor) for descriptor in descriptors] == [True]
     os.close(descriptors[0])
 
@@ -106,7 +106,7 @@ def test_pickled_source_maps_the_same_data(spooled):
 def test_memmap_is_referred_to_by_path(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.arange(2000, dtype=np.float32).reshape(1000, 2))
-    refs, descriptors = spool({"x": np.load(path, mmap_mode="r")[600:]}, tmp_path)
+    refs, descriptors = share_arrays({"x": np.load(path, mmap_mode="r")[600:]}, tmp_path)
     assert descriptors == []
     assert refs["x"].path == str(path)
     source = ArraySource(ArrayData(columns=refs))
@@ -118,7 +118,7 @@ def test_memmap_is_referred_to_by_path(tmp_path):
 def test_memmap_that_differs_from_its_file_is_copied(tmp_path, change):
     path = tmp_path / "x.npy"
     np.save(path, np.arange(10))
-    refs, descriptors = spool({"x": change(np.load(path, mmap_mode="r"))}, tmp_path)
+    refs, descriptors = share_arrays({"x": change(np.load(path, mmap_mode="r"))}, tmp_path)
     assert refs["x"].path is None
     os.close(descriptors[0])
 
@@ -126,7 +126,7 @@ def test_memmap_that_differs_from_its_file_is_copied(tmp_path, change):
 def test_memmap_with_private_changes_is_copied(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.arange(10))
-    refs, descriptors = spool({"x": np.load(path, mmap_mode="c")}, tmp_path)
+    refs, descriptors = share_arrays({"x": np.load(path, mmap_mode="c")}, tmp_path)
     assert refs["x"].path is None
     os.close(descriptors[0])
 
@@ -153,7 +153,7 @@ def test_file_shorter_than_its_reference_is_refused(tmp_path):
 )
 def test_bad_arrays_are_refused_by_name(tmp_path, columns, message):
     with pytest.raises(DataError, match=message):
-        spool(columns, tmp_path)
+        share_arrays(columns, tmp_path)
 
 
 def test_nan_is_found_in_later_chunks_and_in_memmaps(tmp_path, monkeypatch):
@@ -162,20 +162,20 @@ def test_nan_is_found_in_later_chunks_and_in_memmaps(tmp_path, monkeypatch):
     x[777] = np.nan
     np.save(tmp_path / "x.npy", x)
     with pytest.raises(DataError, match="row 777"):
-        spool({"x": np.load(tmp_path / "x.npy", mmap_mode="r")}, tmp_path)
+        share_arrays({"x": np.load(tmp_path / "x.npy", mmap_mode="r")}, tmp_path)
 
 
 def test_nan_but_not_infinity_is_let_through_where_values_may_be_missing(tmp_path):
-    _, descriptors = spool({"y": np.array([1, np.nan])}, tmp_path, frozenset({"y"}))
+    _, descriptors = share_arrays({"y": np.array([1, np.nan])}, tmp_path, frozenset({"y"}))
     os.close(descriptors[0])
     with pytest.raises(DataError, match="'y' holds infinity, first in row 1"):
-        spool({"y": np.array([np.nan, np.inf])}, tmp_path, frozenset({"y"}))
+        share_arrays({"y": np.array([np.nan, np.inf])}, tmp_path, frozenset({"y"}))
 
 
 def test_descriptors_are_closed_when_a_later_column_is_bad(tmp_path):
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(DataError):
-        spool({"x": np.ones(2), "y": np.array([1, np.nan])}, tmp_path)
+        share_arrays({"x": np.ones(2), "y": np.array([1, np.nan])}, tmp_path)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -186,7 +186,7 @@ def test_full_disk_is_explained(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda dir: Full())
     with pytest.raises(DataError, match=r"no space left in .* column 'x'"):
-        spool({"x": np.ones(2)}, tmp_path)
+        share_arrays({"x": np.ones(2)}, tmp_path)
 
 
 A, B, C = np.ones(2), torch.ones(2), np.zeros(2)
@@ -218,7 +218,7 @@ def test_something_that_is_no_array_is_refused():
 @pytest.mark.parametrize("rows", [[0, 1], [1, 0]], ids=["in order", "mixed"])
 def test_unsigned_numbers_beyond_int64_are_as_they_are(tmp_path, rows):
     values = np.array([2**63 + 1, 7], np.uint64)
-    refs, descriptors = spool({"x": values}, tmp_path)
+    refs, descriptors = share_arrays({"x": values}, tmp_path)
     taken = ArraySource(ArrayData(columns=refs)).take(np.array(rows))["x"]
     assert taken.tolist() == values[rows].tolist()
     for descriptor in descriptors:

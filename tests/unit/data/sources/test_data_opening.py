@@ -17,7 +17,7 @@ from flambeau.data.sources.idx import IdxSource
 from flambeau.data.sources.image_folder import ImageFolderSource
 from flambeau.data.sources.opening import open_source
 from flambeau.data.sources.parquet import ParquetSource
-from flambeau.data.sources.shared_arrays import spool
+from flambeau.data.sources.shared_arrays import share_arrays
 from flambeau.data.sources.text.csv import CsvSource
 from flambeau.data.sources.torch_dataset import IterableDatasetSource, MapDatasetSource
 from flambeau.errors import ConfigError, DataError
@@ -154,7 +154,7 @@ def test_formats_of_one_path_refuse_several():
 
 
 def test_arrays(tmp_path):
-    refs, descriptors = spool({"x": np.ones(2)}, tmp_path)
+    refs, descriptors = share_arrays({"x": np.ones(2)}, tmp_path)
     assert isinstance(open_source(ArrayData(columns=refs), no_code), ArraySource)
     os.close(descriptors[0])
 
