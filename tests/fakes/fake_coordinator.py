@@ -6,7 +6,7 @@ from typing import Any
 
 from fake_stage import spec
 
-from flambeau.coordination.protocol import RoleSpec
+from flambeau.coordination.roles import RoleSpec
 
 PATIENCE = 20.0
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau.config import CodeRef, FileData, JobSettings, Local, ParameterServer
-from flambeau.coordination.protocol import Messages, Role, RoleSpec
+from flambeau.coordination.protocol import Messages
+from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.driver.coordinators import Stage
 
 

@@ -30,11 +30,11 @@ from flambeau.coordination.protocol import (
     Messages,
     RoleExited,
     RoleOutput,
-    RoleSpec,
     ShowStacks,
     Shutdown,
     StartRoles,
 )
+from flambeau.coordination.roles import RoleSpec
 from flambeau.kernels.cores import usable_cores
 from flambeau.messaging import Client
 

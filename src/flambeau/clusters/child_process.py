@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from flambeau.clusters.open_files import raise_open_files
-from flambeau.coordination.protocol import RoleSpec
+from flambeau.coordination.roles import RoleSpec
 
 _LENGTH = struct.Struct("<I")
 _PR_SET_PDEATHSIG = 1

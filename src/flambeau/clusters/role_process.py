@@ -8,7 +8,7 @@ from typing import IO
 from flambeau.clusters.base import Launch
 from flambeau.clusters.child_process import STACKS_SIGNAL, ChildSpec, write_spec
 from flambeau.clusters.process_starter import Starter
-from flambeau.coordination.protocol import RoleSpec
+from flambeau.coordination.roles import RoleSpec
 
 MAX_LINE = 64 * 1024
 

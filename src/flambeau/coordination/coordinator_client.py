@@ -18,10 +18,10 @@ from flambeau.coordination.protocol import (
     Messages,
     Report,
     RoleJoined,
-    RoleSpec,
     Servers,
     Stop,
 )
+from flambeau.coordination.roles import RoleSpec
 from flambeau.errors import RequestTimeoutError
 from flambeau.messaging import Client
 

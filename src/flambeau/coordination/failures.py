@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from flambeau.coordination.protocol import RoleFailed, RoleSpec
+from flambeau.coordination.protocol import RoleFailed
+from flambeau.coordination.roles import RoleSpec
 from flambeau.coordination.stalls import Stall
 
 

@@ -8,14 +8,10 @@ coordinator -> agent     FilePart, FilesStored, WantFiles, KeepFiles
 agent -> coordinator     FilePart, FilesSent
 """
 
-import msgspec
+from flambeau.coordination.roles import Message
 
 
-class _Message(msgspec.Struct, frozen=True, tag=True):
-    """One kind of message; its class name is its tag."""
-
-
-class AgentJoined(_Message, frozen=True):
+class AgentJoined(Message, frozen=True):
     """An agent is there; `shares`: it sees the driver's run directory."""
 
     agent: int
@@ -23,20 +19,20 @@ class AgentJoined(_Message, frozen=True):
     shares: bool = True
 
 
-class FilePart(_Message, frozen=True):
+class FilePart(Message, frozen=True):
     """A piece of a file of the run, at `start`; the bytes are the message's buffer."""
 
     path: str
     start: int
 
 
-class WantFiles(_Message, frozen=True):
+class WantFiles(Message, frozen=True):
     """Send all files of this directory of the run."""
 
     directory: str
 
 
-class FilesSent(_Message, frozen=True):
+class FilesSent(Message, frozen=True):
     """They have been sent, or `stored` in the depot; or they are `too_large`, in bytes.
 
     Or they are `gone`, since newer ones have taken their place.
@@ -49,19 +45,19 @@ class FilesSent(_Message, frozen=True):
     gone: bool = False
 
 
-class FilesStored(_Message, frozen=True):
+class FilesStored(Message, frozen=True):
     """Files of the run wait in the depot."""
 
     names: list[str]
 
 
-class KeepFiles(_Message, frozen=True):
+class KeepFiles(Message, frozen=True):
     """Other checkpoints than these may be removed."""
 
     checkpoints: list[str]
 
 
-class Spooled(_Message, frozen=True):
+class Spooled(Message, frozen=True):
     """An agent's part of the job's data frames is in a file: rows of its batches, by frame.
 
     `nulls` has the rows without a value, by frame and column, of those columns that have any.

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from flambeau.coordination.protocol import RoleJoined, RoleSpec
+from flambeau.coordination.protocol import RoleJoined
+from flambeau.coordination.roles import RoleSpec
 
 START_SECONDS = 120.0
 

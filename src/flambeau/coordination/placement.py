@@ -2,7 +2,7 @@
 
 import itertools
 
-from flambeau.coordination.protocol import Role, RoleSpec
+from flambeau.coordination.roles import Role, RoleSpec
 
 
 def place_roles(

@@ -4,14 +4,10 @@ shard -> coordinator     Staged, NormReply
 coordinator -> shard     NormRequest, Commit
 """
 
-import msgspec
+from flambeau.coordination.roles import Message
 
 
-class _Message(msgspec.Struct, frozen=True, tag=True):
-    """One kind of message; its class name is its tag."""
-
-
-class Staged(_Message, frozen=True):
+class Staged(Message, frozen=True):
     """A shard holds a worker's gradient of a round, made of `rows` of the `planned` rows."""
 
     shard: int
@@ -23,7 +19,7 @@ class Staged(_Message, frozen=True):
     finite: bool
 
 
-class NormReply(_Message, frozen=True):
+class NormReply(Message, frozen=True):
     """The squared norm of a shard's part of the members' gradient."""
 
     shard: int
@@ -32,12 +28,12 @@ class NormReply(_Message, frozen=True):
     squares: float
 
 
-class NormRequest(_Message, frozen=True):
+class NormRequest(Message, frozen=True):
     round: int
     members: list[int]
 
 
-class Commit(_Message, frozen=True):
+class Commit(Message, frozen=True):
     """Apply the members' gradients times `scale` (or drop them all), and begin the next round.
 
     With `stop` it was the last one: the workers save and end. `dropped` counts the rows of this

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import final
 
 from flambeau.coordination.activity import Doing
-from flambeau.coordination.protocol import Heartbeat, RoleSpec
+from flambeau.coordination.protocol import Heartbeat
+from flambeau.coordination.roles import RoleSpec
 
 
 @dataclass(frozen=True)

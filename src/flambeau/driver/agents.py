@@ -10,7 +10,8 @@ from flambeau.clusters.base import AgentsLost, Cluster, Launch
 from flambeau.clusters.file_transfer.carrier import Carrier, Send
 from flambeau.coordination.failures import Cause
 from flambeau.coordination.file_messages import AgentJoined, FilePart, FilesSent, Spooled
-from flambeau.coordination.protocol import Messages, RoleSpec, StartRoles
+from flambeau.coordination.protocol import Messages, StartRoles
+from flambeau.coordination.roles import RoleSpec
 from flambeau.messaging import Server
 
 TICK_SECONDS = 0.1

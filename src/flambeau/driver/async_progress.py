@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, final
 
-from flambeau.coordination.protocol import Trained
 from flambeau.coordination.step_sums import StepSums
+from flambeau.coordination.task_messages import Trained
 
 
 @final

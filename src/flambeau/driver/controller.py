@@ -23,19 +23,18 @@ from flambeau.coordination.protocol import (
     Heartbeat,
     Messages,
     Report,
-    Role,
     RoleDone,
     RoleExited,
     RoleFailed,
     RoleJoined,
     RoleOutput,
-    RoleSpec,
     ServerReady,
     ShowStacks,
     Shutdown,
     Stop,
 )
 from flambeau.coordination.rendezvous import Rendezvous, StoreRequest
+from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.driver.agents import TICK_SECONDS, Agents
 from flambeau.driver.coordinators import PassiveCoordinator, Stage
 from flambeau.driver.generation import Generation

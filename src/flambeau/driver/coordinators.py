@@ -9,18 +9,12 @@ from flambeau.config import JobSettings
 from flambeau.config.strategies import Hybrid, ParameterServer
 from flambeau.coordination import rounds
 from flambeau.coordination.consistency import Synchronous
-from flambeau.coordination.protocol import (
-    Messages,
-    Report,
-    Role,
-    RoleSpec,
-    ShardJoined,
-    Stop,
-    StopRequest,
-)
+from flambeau.coordination.protocol import Messages, Report, ShardJoined, Stop
+from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.coordination.round_messages import Commit, NormReply, NormRequest, Staged
 from flambeau.coordination.rounds import Rounds
 from flambeau.coordination.step_sums import StepSums
+from flambeau.coordination.task_messages import StopRequest
 
 PROGRESS_SECONDS = 0.5
 

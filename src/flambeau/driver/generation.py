@@ -9,12 +9,11 @@ from flambeau.coordination.protocol import (
     Begin,
     Messages,
     Restore,
-    Role,
     RoleJoined,
-    RoleSpec,
     ServerReady,
     Servers,
 )
+from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.messaging import Server
 
 

@@ -4,7 +4,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from flambeau.coordination.protocol import PartAssigned, PartProgress, RoleSpec, TaskRequest
+from flambeau.coordination.roles import RoleSpec
+from flambeau.coordination.task_messages import PartAssigned, PartProgress, TaskRequest
 from flambeau.driver.coordinators import TrainingCoordinator
 
 #: Called with the number of rows that are done since the last call.

@@ -11,7 +11,7 @@ import msgspec
 from flambeau.checkpoint import RunDirectory, lease
 from flambeau.clusters.cores import core_quota
 from flambeau.config import DatasetData, FileData, JobSettings, Local
-from flambeau.coordination.protocol import Role
+from flambeau.coordination.roles import Role
 from flambeau.data.data_kinds import as_files, is_paths
 from flambeau.data.source import Source, StreamedSource
 from flambeau.driver.launching import run_topology

@@ -7,7 +7,7 @@ from typing import Any, final
 from flambeau.coordination import failures
 from flambeau.coordination.backoff import Backoff
 from flambeau.coordination.failures import Failure
-from flambeau.coordination.protocol import RoleSpec
+from flambeau.coordination.roles import RoleSpec
 from flambeau.driver.coordinators import Emit
 from flambeau.driver.starting_points import StartingPoint, StartingPoints
 

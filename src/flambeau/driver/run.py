@@ -11,7 +11,7 @@ import cloudpickle
 
 from flambeau.config import Cluster, Local, Recovery
 from flambeau.coordination.failures import Cause
-from flambeau.coordination.protocol import Role
+from flambeau.coordination.roles import Role
 from flambeau.driver.fit import raise_failure
 from flambeau.driver.launching import run_topology
 from flambeau.driver.outcome import Outcome

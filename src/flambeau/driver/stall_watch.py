@@ -8,7 +8,8 @@ from flambeau.config import Recovery
 from flambeau.coordination import failures
 from flambeau.coordination.failures import Failure
 from flambeau.coordination.membership import Membership
-from flambeau.coordination.protocol import Heartbeat, RoleSpec
+from flambeau.coordination.protocol import Heartbeat
+from flambeau.coordination.roles import RoleSpec
 from flambeau.coordination.stalls import Stalls
 
 #: For the stacks to be printed, before their process is ended.

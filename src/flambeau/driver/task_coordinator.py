@@ -7,13 +7,13 @@ from typing import Any, final
 from flambeau.config import JobSettings
 from flambeau.config.strategies import ParameterServer
 from flambeau.coordination.clocks import Clocks
-from flambeau.coordination.protocol import (
+from flambeau.coordination.roles import Role, RoleSpec
+from flambeau.coordination.step_budget import StepBudget
+from flambeau.coordination.task_messages import (
     Assigned,
     Contribution,
     Gathered,
     PlanData,
-    Role,
-    RoleSpec,
     SlowestClock,
     StepGrant,
     StopRequest,
@@ -22,7 +22,6 @@ from flambeau.coordination.protocol import (
     TaskRequest,
     Trained,
 )
-from flambeau.coordination.step_budget import StepBudget
 from flambeau.coordination.tasks import DynamicPlan
 from flambeau.driver.async_progress import AsyncProgress
 from flambeau.driver.coordinators import PROGRESS_SECONDS, TrainingCoordinator

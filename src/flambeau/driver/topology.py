@@ -10,7 +10,7 @@ from flambeau.config import Cluster, JobSettings, Local
 from flambeau.config.plural import number_of
 from flambeau.config.strategies import AllReduce, ParameterServer
 from flambeau.coordination.placement import place_roles
-from flambeau.coordination.protocol import Role, RoleSpec
+from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.driver.coordinators import PassiveCoordinator, RoundCoordinator, TrainingCoordinator
 from flambeau.driver.starting_points import StartingPoints
 from flambeau.driver.task_coordinator import TaskCoordinator

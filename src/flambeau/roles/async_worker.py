@@ -12,7 +12,7 @@ from flambeau.config.strategies import ParameterServer
 from flambeau.coordination.consistency import Asynchronous, Bounded, StalenessPolicy
 from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.coordination.plans import IndexedPlan, drops
-from flambeau.coordination.protocol import PlanData, StopRequest
+from flambeau.coordination.task_messages import PlanData, StopRequest
 from flambeau.data.binding import Binder
 from flambeau.data.source import IndexedSource, IterableSource, Source
 from flambeau.data.sources.engine_frames import EngineFrameSource

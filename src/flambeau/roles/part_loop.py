@@ -7,7 +7,7 @@ from typing import final
 
 from flambeau.coordination.activity import waits_for_others
 from flambeau.coordination.coordinator_client import CoordinatorClient
-from flambeau.coordination.protocol import PartAssigned, PartProgress, TaskRequest
+from flambeau.coordination.task_messages import PartAssigned, PartProgress, TaskRequest
 
 REPORT_SECONDS = 0.2
 

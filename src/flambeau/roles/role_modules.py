@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from flambeau.coordination.protocol import Role
+from flambeau.coordination.roles import Role
 
 #: What each role runs: `module:function`, imported after the coordinator knows the role is alive.
 ROLES = {

@@ -9,7 +9,7 @@ from flambeau.clusters.child_process import ChildSpec
 from flambeau.config import JobSettings
 from flambeau.config.strategies import ParameterServer
 from flambeau.coordination.coordinator_client import CoordinatorClient
-from flambeau.coordination.protocol import StopRequest
+from flambeau.coordination.task_messages import StopRequest
 from flambeau.data.source import IndexedSource, Source
 from flambeau.roles import worker_checkpoints
 from flambeau.roles.process_group import backend_of, pick_device, process_group

@@ -14,7 +14,7 @@ from flambeau.checkpoint.weights import load_all_weights, load_weights
 from flambeau.config import JobSettings
 from flambeau.coordination.activity import stores
 from flambeau.coordination.coordinator_client import CoordinatorClient
-from flambeau.coordination.protocol import SyncPoint
+from flambeau.coordination.task_messages import SyncPoint
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import CheckpointError, ModelError
 from flambeau.strategies.base import TableCheckpoints

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from flambeau.coordination.activity import waits_for_others
 from flambeau.coordination.coordinator_client import CoordinatorClient
-from flambeau.coordination.protocol import Contribution, Gathered
+from flambeau.coordination.task_messages import Contribution, Gathered
 from flambeau.errors import RequestTimeoutError
 from flambeau.strategies.group import Group
 

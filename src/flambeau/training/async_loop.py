@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 from flambeau.config import JobSettings
-from flambeau.coordination.protocol import SyncPoint
+from flambeau.coordination.task_messages import SyncPoint
 from flambeau.strategies.base import StepShare, Strategy
 from flambeau.training.best import Best
 from flambeau.training.loop import Status

@@ -11,7 +11,7 @@ from typing import Any, final
 from flambeau.coordination.activity import waits_for_others
 from flambeau.coordination.consistency import StalenessPolicy
 from flambeau.coordination.coordinator_client import CoordinatorClient
-from flambeau.coordination.protocol import (
+from flambeau.coordination.task_messages import (
     Assigned,
     SlowestClock,
     StepGrant,

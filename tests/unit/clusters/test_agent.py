@@ -6,15 +6,8 @@ from flambeau.clusters import agent as agent_module
 from flambeau.clusters.agent import Agent
 from flambeau.clusters.base import Launch
 from flambeau.clusters.process_starter import Starter
-from flambeau.coordination.protocol import (
-    EndRole,
-    EndRoles,
-    Role,
-    RoleExited,
-    RoleSpec,
-    Shutdown,
-    StartRoles,
-)
+from flambeau.coordination.protocol import EndRole, EndRoles, RoleExited, Shutdown, StartRoles
+from flambeau.coordination.roles import Role, RoleSpec
 
 
 class FakeProcess:

@@ -10,7 +10,7 @@ import pytest
 
 from flambeau.clusters.child_process import ChildSpec, write_spec
 from flambeau.clusters.open_files import MOST
-from flambeau.coordination.protocol import Role, RoleSpec
+from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.kernels.cores import usable_cores
 
 ECHO = """

@@ -13,7 +13,8 @@ from flambeau.coordination.failures import (
     of_silence,
     root_cause,
 )
-from flambeau.coordination.protocol import Role, RoleFailed, RoleSpec
+from flambeau.coordination.protocol import RoleFailed
+from flambeau.coordination.roles import Role, RoleSpec
 
 UNNAMED = signal.SIGRTMIN + 3
 SPEC = RoleSpec(Role.WORKER, rank=3, world=4, local_rank=3, local_world=4, node=0, generation=0)

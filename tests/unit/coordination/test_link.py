@@ -11,19 +11,16 @@ from flambeau.coordination.protocol import (
     CODEC,
     MAX_FRAME_BYTES,
     Begin,
-    Contribution,
-    Gathered,
     Heartbeat,
     Messages,
     Report,
     Restore,
-    Role,
     RoleJoined,
-    RoleSpec,
     Servers,
-    SlowestClock,
     Stop,
 )
+from flambeau.coordination.roles import Role, RoleSpec
+from flambeau.coordination.task_messages import Contribution, Gathered, SlowestClock
 from flambeau.errors import RequestTimeoutError
 from flambeau.messaging import Envelope, Server, new_secret
 

@@ -2,7 +2,8 @@ import msgspec
 import pytest
 
 from flambeau.coordination.membership import START_SECONDS, Membership
-from flambeau.coordination.protocol import Role, RoleJoined, RoleSpec
+from flambeau.coordination.protocol import RoleJoined
+from flambeau.coordination.roles import Role, RoleSpec
 
 
 def spec(rank: int, role: Role = Role.WORKER) -> RoleSpec:

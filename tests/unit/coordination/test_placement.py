@@ -1,7 +1,7 @@
 import pytest
 
 from flambeau.coordination.placement import place_roles
-from flambeau.coordination.protocol import Role, RoleSpec
+from flambeau.coordination.roles import Role, RoleSpec
 
 
 def ranks(placed: dict[int, list[RoleSpec]], role: Role) -> list[list[int]]:

@@ -2,7 +2,8 @@
 
 from flambeau.coordination.activity import Doing
 from flambeau.coordination.failures import Cause, of_stall
-from flambeau.coordination.protocol import Heartbeat, Role, RoleSpec
+from flambeau.coordination.protocol import Heartbeat
+from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.coordination.stalls import Stall, Stalls
 
 TIMEOUT = 10.0

@@ -4,9 +4,11 @@ import pytest
 from fake_stage import FakeStage, job_settings, spec
 
 from flambeau.config import Hybrid, ParameterServer
-from flambeau.coordination.protocol import Report, Role, RoleSpec, ShardJoined, Stop, StopRequest
+from flambeau.coordination.protocol import Report, ShardJoined, Stop
+from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.coordination.round_messages import Commit, NormReply, NormRequest, Staged
 from flambeau.coordination.step_sums import StepSums
+from flambeau.coordination.task_messages import StopRequest
 from flambeau.driver.coordinators import PROGRESS_SECONDS, PassiveCoordinator, RoundCoordinator
 
 

@@ -11,10 +11,10 @@ from flambeau.coordination.protocol import (
     RoleDone,
     RoleExited,
     RoleJoined,
-    RoleSpec,
     Shutdown,
     StartRoles,
 )
+from flambeau.coordination.roles import RoleSpec
 from flambeau.driver.controller import Controller
 from flambeau.driver.outcome import Outcome
 from flambeau.driver.topology import Topology

@@ -2,7 +2,8 @@ from typing import Any
 
 from fake_stage import FakeStage, spec
 
-from flambeau.coordination.protocol import PartAssigned, PartProgress, RoleSpec, TaskRequest
+from flambeau.coordination.roles import RoleSpec
+from flambeau.coordination.task_messages import PartAssigned, PartProgress, TaskRequest
 from flambeau.driver.part_coordinator import PartCoordinator
 
 

@@ -6,7 +6,8 @@ from flambeau.config import Recovery
 from flambeau.coordination.activity import Doing
 from flambeau.coordination.failures import Cause
 from flambeau.coordination.membership import Membership
-from flambeau.coordination.protocol import Heartbeat, Role, RoleJoined, RoleSpec
+from flambeau.coordination.protocol import Heartbeat, RoleJoined
+from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.driver.stall_watch import STACK_SECONDS, StallWatch
 
 ROLES = [spec(0), spec(1), spec(0, Role.SERVER)]

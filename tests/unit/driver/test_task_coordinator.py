@@ -4,12 +4,12 @@ import pytest
 from fake_stage import FakeStage, job_settings, spec
 
 from flambeau.config import ParameterServer
-from flambeau.coordination.protocol import (
+from flambeau.coordination.roles import Role
+from flambeau.coordination.task_messages import (
     Assigned,
     Contribution,
     Gathered,
     PlanData,
-    Role,
     SlowestClock,
     StepGrant,
     StopRequest,

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from fake_coordinator import FakeCoordinator
 
-from flambeau.coordination.protocol import PartAssigned, PartProgress, TaskRequest
+from flambeau.coordination.task_messages import PartAssigned, PartProgress, TaskRequest
 from flambeau.roles import part_loop
 
 

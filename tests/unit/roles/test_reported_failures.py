@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flambeau.coordination.protocol import Role, RoleSpec
+from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.errors import CheckpointError, DataError
 from flambeau.roles.main import _failure
 

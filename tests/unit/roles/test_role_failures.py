@@ -3,7 +3,8 @@
 import pytest
 
 from flambeau.clusters.child_process import ChildSpec
-from flambeau.coordination.protocol import Role, RoleFailed, RoleSpec
+from flambeau.coordination.protocol import RoleFailed
+from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.errors import CheckpointError, DataError
 from flambeau.roles.main import _failure
 

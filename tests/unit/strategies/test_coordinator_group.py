@@ -6,7 +6,7 @@ import pytest
 import torch
 from fake_coordinator import PATIENCE, FakeCoordinator
 
-from flambeau.coordination.protocol import Contribution, Gathered
+from flambeau.coordination.task_messages import Contribution, Gathered
 from flambeau.errors import RequestTimeoutError
 from flambeau.strategies import coordinator_group
 from flambeau.strategies.coordinator_group import CoordinatorGroup

@@ -14,7 +14,7 @@ from torch.optim import SGD, Optimizer
 from training_in_memory import SHAPE, Calls, Model, StopAt
 
 from flambeau.config import Binding, CodeRef, FileData, JobSettings
-from flambeau.coordination.protocol import SyncPoint
+from flambeau.coordination.task_messages import SyncPoint
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.strategies.base import StepShare, Strategy

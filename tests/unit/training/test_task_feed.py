@@ -10,7 +10,7 @@ from fake_coordinator import PATIENCE, FakeCoordinator
 from fake_stage import spec
 
 from flambeau.coordination.consistency import Asynchronous, Bounded, StalenessPolicy
-from flambeau.coordination.protocol import (
+from flambeau.coordination.task_messages import (
     Assigned,
     SlowestClock,
     StepGrant,

@@ -43,7 +43,7 @@ def array_columns(train: Any) -> tuple[dict[str, Array], tuple[str, ...], tuple[
     return named.columns, named.inputs, named.labels
 
 
-def spool(
+def share_arrays(
     columns: Mapping[str, Array], directory: Path, missing: frozenset[str] = frozenset()
 ) -> tuple[dict[str, ArrayRef], list[int]]:
     """References to the columns, and the open, inheritable descriptors that they use.
