@@ -47,6 +47,17 @@ def test_a_damaged_table_of_a_run(
         use(run, tmp_path / "out")
 
 
+def test_a_checkpoint_that_is_there_is_named(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "History")
+    (file,) = run.path.glob("checkpoints/*/table-*")
+    other = run.checkpoints / "step-00000142"
+    other.mkdir()
+    (other / "manifest.json").write_text("{}")
+    flip_a_bit(file)
+    with pytest.raises(CheckpointError, match=r"use another checkpoint: RUN@step-142$"):
+        fb.Predictor.load(f"{run.path}@{file.parent.name}").predict(ROW)
+
+
 def test_a_damaged_table_of_an_export(tmp_path: Path) -> None:
     run = write_run(tmp_path, "History")
     export(run, tmp_path / "out")

@@ -37,7 +37,14 @@ Array = np.ndarray[Any, Any]
 ABSENT, GONE = -1, -2
 
 _PIECE = 1 << 24
-_REMEDY = "use another checkpoint of the run, such as RUN@step-1000"
+
+
+def _remedy(path: Path) -> str:
+    """Return which checkpoint to use instead of the one that has this file."""
+    own = path.absolute().parent
+    others = [each.parent.name for each in own.parent.glob("step-*/manifest.json")]
+    steps = sorted({int(name[5:]) for name in others if name != own.name and name[5:].isdigit()})
+    return f"use another checkpoint: RUN@step-{steps[-1]}" if steps else "the run has no other one"
 
 
 def table_file_name(table: str, shard: int) -> str:
@@ -151,7 +158,7 @@ class TableFile:
         self.dtype = dtype_of(regions["values"])
         self.state_width = regions["state"].shape[1]
         self._parts = {name: region.view(self._memory) for name, region in regions.items()}
-        self._blocks = CheckedBlocks(path, self._memory, regions, _REMEDY)
+        self._blocks = CheckedBlocks(path, self._memory, regions, _remedy(path))
         self.has_checksums = self._blocks.known
         if self.nbytes <= whole:
             self._blocks.require_all()
@@ -175,7 +182,9 @@ class TableFile:
             lambda fresh: table_slots.find(ids, own, slots, out, firsts, blocks.marks, fresh)
         )
         if found < 0:
-            raise CheckpointError(f"{self.path} is corrupt: its slots lead nowhere; {_REMEDY}")
+            raise CheckpointError(
+                f"{self.path} is corrupt: its slots lead nowhere; {_remedy(self.path)}"
+            )
         return out
 
     def locate(self, ids: Ids) -> Rows:
