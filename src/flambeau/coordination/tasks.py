@@ -11,7 +11,7 @@ from typing import Any, Self, final
 
 import msgspec
 
-from flambeau.coordination.plans import DropLast, drops, shard_pieces
+from flambeau.coordination.batch_cuts import DropLast, drops, shard_pieces
 from flambeau.errors import CheckpointError, ConfigError, DataError, ProtocolError
 
 BATCHES_PER_TASK = 16

@@ -9,9 +9,10 @@ from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.store import TrainingState
 from flambeau.config import JobSettings
 from flambeau.config.strategies import ParameterServer
+from flambeau.coordination.batch_cuts import drops
 from flambeau.coordination.consistency import Asynchronous, Bounded, StalenessPolicy
 from flambeau.coordination.coordinator_client import CoordinatorClient
-from flambeau.coordination.plans import IndexedPlan, drops
+from flambeau.coordination.plans import IndexedPlan
 from flambeau.coordination.task_messages import PlanData, StopRequest
 from flambeau.data.binding import Binder
 from flambeau.data.source import IndexedSource, IterableSource, Source

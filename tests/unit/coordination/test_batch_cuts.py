@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flambeau.coordination.plans import shard_pieces
+from flambeau.coordination.batch_cuts import shard_pieces
 
 shards = st.lists(st.integers(0, 5000), min_size=1, max_size=6)
 
