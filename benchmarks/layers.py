@@ -68,10 +68,17 @@ def without_pair_kernels() -> Left:
     return [replaced(pairs, "in_one_thread", never)]
 
 
+def without_any_of_linear() -> Left:
+    """Linear layers as torch has them: none of the first three."""
+    off = [replaced(each, "train_faster", never) for each in (linear, perceptron)]
+    return [*off, replaced(pairs, "by_one_dnn", contextlib.nullcontext)]
+
+
 VARIANTS: dict[str, Callable[[], Left]] = {
     "fused_relu": without_fused_relu,
     "joint_layers": without_joint_layers,
     "one_dnn": without_one_dnn,
+    "any_of_linear": without_any_of_linear,
     "pair_kernels": without_pair_kernels,
 }
 
