@@ -17,8 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from dlrm import BATCH_ROWS, DENSE, DIM, FIELDS, LEARNING_RATE
+from dlrm import DIM
 from measure import Pairs, interleave, report
 
 from flambeau.clusters.process_starter import KEEP_MEMORY
@@ -95,23 +94,16 @@ def left_out(name: str) -> Iterator[None]:
 def work(core: int, names: list[str], count: int, results: "multiprocessing.Queue[object]") -> None:
     """Measure all variants on one core."""
     sys.path.append(str(Path(__file__).parent / "sides"))
-    from bare_dlrm import Rows
-    from flambeau_dlrm import build
+    from bare_dlrm import dense_step
 
     os.sched_setaffinity(0, {core})
     torch.set_num_threads(1)
-    model = build()
-    model.embeddings = Rows()
-    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, fused=True)
-    ids = torch.zeros(BATCH_ROWS, FIELDS, dtype=torch.int64)
-    dense, label = torch.randn(BATCH_ROWS, DENSE), torch.randint(2, (BATCH_ROWS,)).float()
+    step = dense_step()
 
     def block() -> float:
         started = time.perf_counter()
         for _ in range(STEPS):
-            F.binary_cross_entropy_with_logits(model(ids, dense), label).backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            step()
         return time.perf_counter() - started
 
     for name in names:

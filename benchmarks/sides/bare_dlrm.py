@@ -7,6 +7,7 @@ Each computes by itself: no tables, no data, no exchange.
 import multiprocessing
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -31,21 +32,31 @@ class Rows(nn.Module):
         return self.rows.detach().requires_grad_()
 
 
-def work(rank: int, cores: list[int], directory: Path) -> None:
-    """Steps, as long as there are turns."""
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    torch.set_num_threads(1)
+def dense_step() -> Callable[[], None]:
+    """Return a training step of the dense part, on rows that are just there."""
     model = build()
     model.embeddings = Rows()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, fused=True)
     ids = torch.zeros(BATCH_ROWS, FIELDS, dtype=torch.int64)
     dense, label = torch.randn(BATCH_ROWS, DENSE), torch.randint(2, (BATCH_ROWS,)).float()
-    turn = SharedTurn(directory, rank, WORKERS, WARM, TIMED)
-    goes_on = turn.wait()
-    while goes_on:
+
+    def step() -> None:
         F.binary_cross_entropy_with_logits(model(ids, dense), label).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def work(rank: int, cores: list[int], directory: Path) -> None:
+    """Steps, as long as there are turns."""
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    torch.set_num_threads(1)
+    step = dense_step()
+    turn = SharedTurn(directory, rank, WORKERS, WARM, TIMED)
+    goes_on = turn.wait()
+    while goes_on:
+        step()
         goes_on = turn.step_done()
 
 

@@ -181,6 +181,11 @@ class JobSettings(Settings):
     def _for_tables(cls, spec: OptimizerSpec | None) -> OptimizerSpec | None:
         return for_tables(spec)
 
+    @property
+    def evaluation_rows(self) -> int:
+        """The rows of a batch in evaluations and predictions."""
+        return self.evaluation.batch_size or self.batch_size
+
     @model_validator(mode="after")
     def _strategy_fits(self) -> "JobSettings":
         strategy, workers = self.strategy, self.cluster.workers

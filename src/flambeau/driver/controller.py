@@ -58,7 +58,7 @@ class Controller(Stage):
 
     def __init__(
         self,
-        team: Topology,
+        topology: Topology,
         cluster: Cluster,
         observer: Observer,
         recovery: Recovery,
@@ -66,11 +66,11 @@ class Controller(Stage):
         *,
         graceful: bool,
     ) -> None:
-        self._team, self._cluster, self._observer = team, cluster, observer
+        self._topology, self._cluster, self._observer = topology, cluster, observer
         self._recovery, self._graceful = recovery, graceful
         self.secret = new_secret()
         self._server: Server[Messages] = Server(CODEC, self.secret, host, max_bytes=MAX_FRAME_BYTES)
-        self._agents = Agents(cluster, self._server, team.carrier)
+        self._agents = Agents(cluster, self._server, topology.carrier)
         self._rendezvous = Rendezvous(self._server.send)
         self._phase = Phase.GATHERING
         self._failures: list[Failure] = []
@@ -78,8 +78,8 @@ class Controller(Stage):
         self._last_words: dict[RoleSpec, float] = {}
         self._signals = Signals()
         self._outcome = Outcome()
-        self._restarts = Restarts(team.starts, recovery.max_restarts, self.emit)
-        self._coordinator = team.coordinator or PassiveCoordinator(team.role)
+        self._restarts = Restarts(topology.starts, recovery.max_restarts, self.emit)
+        self._coordinator = topology.coordinator or PassiveCoordinator(topology.role)
         self._coordinator.attach(self)
         self._vigil = StallWatch(recovery, self._show_stacks)
         self._generation = self._make_generation(0, (), None)
@@ -181,7 +181,7 @@ class Controller(Stage):
         member.exited = True
         reported = any(failure.spec == message.spec for failure in self._failures)
         expected = member.done or reported or self._phase is Phase.ENDING
-        if expected or (message.code == 0 and self._team.role is Role.SCRIPT):
+        if expected or (message.code == 0 and self._topology.role is Role.SCRIPT):
             return
         if message.code == 0:
             # Its agent's word can be heard before its own, which come another way.
@@ -309,7 +309,7 @@ class Controller(Stage):
 
     def _start_if_complete(self) -> None:
         if self._phase is Phase.GATHERING and self._agents.complete:
-            for kind, fields in self._agents.begin(self._team.labels):
+            for kind, fields in self._agents.begin(self._topology.labels):
                 self.emit(kind, **fields)
             self._plan_generation()
 
@@ -325,7 +325,7 @@ class Controller(Stage):
         self._coordinator.begin(number)
         self._rendezvous.begin(number)
         self._vigil.begin()
-        specs = self._team.place(self._cluster.agents, number)
+        specs = self._topology.place(self._cluster.agents, number)
         everybody = [spec for roles in specs.values() for spec in roles]
         self._generation = self._make_generation(number, everybody, checkpoint)
         self._phase = Phase.RUNNING

@@ -1,4 +1,4 @@
-"""From a team and a cluster to its outcome: the one place where a controller is put to work."""
+"""From a topology and a cluster to its outcome: the one place where a controller is put to work."""
 
 import uuid
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ CHILD_MODULE = "flambeau.roles.main"
 
 
 def run_topology(
-    team: Topology,
+    topology: Topology,
     cluster: config.Cluster,
     observer: Observer,
     recovery: Recovery,
@@ -33,31 +33,31 @@ def run_topology(
     *,
     graceful: bool,
 ) -> Outcome:
-    """Run all roles of a team to their end. `graceful`: they can save and stop when asked to.
+    """Run all roles of a topology to their end. `graceful`: they can save and stop when asked to.
 
     `frames` are data frames of the cluster's engine, by name.
     """
     raise_open_files()
     placed, host = open_cluster(cluster, frames or {})
-    controller = Controller(team, placed, observer, recovery, host, graceful=graceful)
+    controller = Controller(topology, placed, observer, recovery, host, graceful=graceful)
     launch = Launch(
         coordinator=controller.address,
         secret=controller.secret,
         module=CHILD_MODULE,
         payload=payload,
         fds=fds,
-        preload=modules_of(team.roles),
+        preload=modules_of(topology.roles),
         threads_per_worker=cluster.threads_per_worker,
         pinned=isinstance(cluster, config.Local),
-        **_files(cluster, team.carrier, payload),
+        **_files(cluster, topology.carrier, payload),
     )
     try:
         return controller.run(launch)
     finally:
         if launch.token:
             remove_traces(Path(payload["run_dir"]))
-        if team.carrier is not None:
-            team.carrier.close()
+        if topology.carrier is not None:
+            topology.carrier.close()
 
 
 def _files(

@@ -67,7 +67,7 @@ class PartJob:
         too many are lost.
         """
         numbers = [part.index for part in parts]
-        team = Topology(
+        topology = Topology(
             workers, Role.PREDICTOR, coordinator=PartCoordinator(numbers, on_rows, on_part)
         )
         restarts = max(RESTARTS, self.settings.recovery.max_restarts)
@@ -77,7 +77,7 @@ class PartJob:
         try:
             with lease(self.checkpoint, LEASE_SECONDS):
                 outcome = run_topology(
-                    team, Local(workers), observer, recovery, payload, graceful=False
+                    topology, Local(workers), observer, recovery, payload, graceful=False
                 )
         finally:
             observer.close()

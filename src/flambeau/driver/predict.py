@@ -10,7 +10,7 @@ from typing import Any, final
 
 import pyarrow as pa
 
-from flambeau.checkpoint import RunDirectory, resolve
+from flambeau.checkpoint import RunDirectory, lease, resolve
 from flambeau.checkpoint.manifest import MANIFEST as CHECKPOINT_MANIFEST
 from flambeau.config import DatasetData, FileData, JobSettings
 from flambeau.data.data_kinds import as_files, is_paths
@@ -83,9 +83,10 @@ class FolderPrediction:
     def _here(self, path: Path, parts: Sequence[Part], on_rows: OnRows) -> None:
         """Predict some parts in this process."""
         job, size = self.job, self.options.batch_size
-        prediction = Prediction(job.run, job.settings, job.checkpoint.name, job.source, size)
-        for part in parts:
-            write_predictions(counted(prediction.batches(part), on_rows), path / part.file_name)
+        with lease(job.checkpoint):
+            prediction = Prediction(job.run, job.settings, job.checkpoint.name, job.source, size)
+            for part in parts:
+                write_predictions(counted(prediction.batches(part), on_rows), path / part.file_name)
 
     def _identity(self, parts: Sequence[Part]) -> dict[str, Any]:
         """What the predictions are of, in plain values."""

@@ -73,8 +73,8 @@ def launch_roles(
     """Run one role per worker to its end, showing what they print, by rank."""
     observer: Observer = display("lines", every_seconds=5.0)
     try:
-        team = Topology(cluster.workers, role)
-        return run_topology(team, cluster, observer, Recovery(), payload, fds, graceful=False)
+        topology = Topology(cluster.workers, role)
+        return run_topology(topology, cluster, observer, Recovery(), payload, fds, graceful=False)
     finally:
         observer.close()
 

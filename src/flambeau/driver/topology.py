@@ -66,7 +66,7 @@ class Topology:
 def make_topology(
     run: RunDirectory, settings: JobSettings, *, resumes: bool, initial: Path | None = None
 ) -> Topology:
-    """The team that a job's settings ask for; `initial` is the checkpoint that it starts from."""
+    """Return the roles that a job's settings ask for; `initial` is the checkpoint to start from."""
     strategy = settings.strategy
     return Topology(
         settings.cluster.workers,

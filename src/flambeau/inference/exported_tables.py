@@ -142,7 +142,7 @@ class ExportedFile:
         _require_tensors(path, regions)
         self._parts = {name: region.view(memory) for name, region in regions.items()}
         self.stored = _STORED[regions["values"].dtype]
-        self._blocks = CheckedBlocks(path, memory, regions, _REMEDY)
+        self._blocks = CheckedBlocks(path, memory, regions, lambda: _REMEDY)
         if len(memory) <= whole:
             self._blocks.require_all()
 

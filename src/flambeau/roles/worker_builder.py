@@ -37,7 +37,6 @@ from flambeau.training.callbacks import Callback, Callbacks, TrainingView
 from flambeau.training.evaluation import Autocast, Scores
 from flambeau.training.half_precision import bf16_slowdown, bf16_warning
 from flambeau.training.loop import Trainer
-from flambeau.training.losses import Loss
 from flambeau.training.optimizers import build_optimizers, scale_learning_rates
 from flambeau.training.parts import TrainingParts
 from flambeau.training.profiling import Profiler
@@ -76,7 +75,7 @@ class WorkerBuilder:
         self.settings = context.settings
         self.load_code: LoadCode = open_model.code_loader(context.run)
         self.autocast = _autocast(context.settings.compute.precision, context.device)
-        self.loss = self._open_loss()
+        self.loss = open_model.open_loss(self.settings, self.load_code)
         evaluation = context.settings.evaluation
         self._trained = (
             TrainMetrics(context.settings.metrics, self.loss, evaluation.exact_rows)
@@ -331,11 +330,6 @@ class WorkerBuilder:
         for text in source.warnings if isinstance(source, StreamedSource) else ():
             self.context.warn(text)
         return source
-
-    def _open_loss(self) -> Loss | None:
-        if self.settings.step is not None and self.settings.loss is None:
-            return None
-        return open_model.open_loss(self.settings, self.load_code)
 
     def _log_scalars(self, values: dict[str, float]) -> None:
         if self.context.group.first:

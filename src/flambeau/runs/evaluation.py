@@ -45,8 +45,8 @@ class Evaluation:
         metrics: tuple[str, ...],
     ) -> None:
         self._settings, self._model, self._source, self._names = settings, model, source, metrics
-        self._size = batch_size(settings)
-        self._loss = _open_loss(run, settings)
+        self._size = settings.evaluation_rows
+        self._loss = open_model.open_loss(settings, open_model.code_loader(run))
         self._transform = open_data.image_transform(
             settings.images, source, train=False, seed=settings.seed
         )
@@ -79,7 +79,7 @@ class MergedScores:
     """The states of parts, merged in the order of the parts, whatever order they come in."""
 
     def __init__(self, run: RunDirectory, settings: JobSettings, metrics: tuple[str, ...]) -> None:
-        self._loss = _open_loss(run, settings)
+        self._loss = open_model.open_loss(settings, open_model.code_loader(run))
         self._metrics = _metric_set(metrics, self._loss, settings)
         self._loss_sum, self._rows = 0.0, 0
         self._early: dict[int, bytes] = {}
@@ -109,21 +109,10 @@ def cut_for_evaluation(source: Source, settings: JobSettings, workers: int) -> l
         rows = sum(shard.rows for shard in source.shards())
     elif isinstance(source, IndexedSource):
         rows = len(source)
-    size = batch_size(settings)
+    size = settings.evaluation_rows
     most = max(1, PART_ROWS // size)
     batches = math.ceil(rows / (PARTS_EACH * workers) / size)
     return cut_parts(source, size * max(1, min(most, batches)))
-
-
-def batch_size(settings: JobSettings) -> int:
-    """The rows of a batch in evaluations."""
-    return settings.evaluation.batch_size or settings.batch_size
-
-
-def _open_loss(run: RunDirectory, settings: JobSettings) -> Loss | None:
-    if settings.step is not None and settings.loss is None:
-        return None
-    return open_model.open_loss(settings, open_model.code_loader(run))
 
 
 def _metric_set(names: tuple[str, ...], loss: Loss | None, settings: JobSettings) -> MetricSet:

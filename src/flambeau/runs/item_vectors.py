@@ -33,7 +33,7 @@ def export_run_vectors(
     source = open_given(run, settings, data)
     binding = _binding(settings.binding, encode, id)
     binder = suit(encode, source, Binder(binding, encode, open_data.shape_of(source)), None)
-    size = settings.evaluation.batch_size or settings.batch_size
+    size = settings.evaluation_rows
     return export_vectors(encode, source, binder, Path(out), size, id)
 
 

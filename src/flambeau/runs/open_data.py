@@ -213,7 +213,7 @@ def make_loader(
 ) -> Loader:
     """The loader of one worker: planned and shuffled for training, in order for evaluation."""
     loading = settings.loading
-    size = settings.batch_size if train else settings.evaluation.batch_size or settings.batch_size
+    size = settings.batch_size if train else settings.evaluation_rows
     shuffle, drop_last = train and loading.shuffle, train and loading.drop_last
     # Workers at the same batch number must not draw the same crops.
     seed = settings.seed * 65_537 + place.worker

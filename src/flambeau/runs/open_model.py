@@ -48,9 +48,11 @@ def build_job_model(settings: JobSettings, load_code: LoadCode) -> nn.Module:
     return model
 
 
-def open_loss(settings: JobSettings, load_code: LoadCode) -> Loss:
-    """The loss, with the user's own functions loaded."""
+def open_loss(settings: JobSettings, load_code: LoadCode) -> Loss | None:
+    """Return the loss, with the user's own functions loaded; None if the user's own step has it."""
     loss = settings.loss
+    if settings.step is not None and loss is None:
+        return None
     if isinstance(loss, dict):
         return build_loss(
             {

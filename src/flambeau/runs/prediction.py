@@ -7,7 +7,7 @@ from typing import Any, final
 import pyarrow as pa
 
 from flambeau.checkpoint import RunDirectory
-from flambeau.config import Binding, JobSettings
+from flambeau.config import JobSettings
 from flambeau.data.binding import Binder
 from flambeau.data.read_ahead import ReadAhead
 from flambeau.data.source import Source
@@ -58,7 +58,7 @@ class Prediction:
         batch_size: int | None,
     ) -> None:
         self.source = source
-        self.size = batch_size or settings.evaluation.batch_size or settings.batch_size
+        self.size = batch_size or settings.evaluation_rows
         model = load_model(run, settings, which)
         transform = open_data.image_transform(
             settings.images, source, train=False, seed=settings.seed
@@ -90,19 +90,12 @@ def _binder(settings: JobSettings, model: Any, source: Source) -> Binder:
     """The binding without what only training needs; with the label, if the data has it."""
     given = settings.binding
     has = open_data.shape_of(source).columns
-    label = given.label if _labels(given) <= set(has) else None
+    label = given.label if set(given.labels) <= set(has) else None
     # Labels are copied as they are in the data, where a row without one may have any number.
     unused: dict[str, Any] = {"label_map": {}, "weight": None, "group": None}
     kept = given.model_copy(update={"label": label, **unused})
     bound = settings.model_copy(update={"binding": kept})
     return open_data.make_binder(bound, model, source, whole_batch=False)
-
-
-def _labels(binding: Binding) -> set[str]:
-    label = binding.label
-    if label is None or isinstance(label, str):
-        return {label} if label else set()
-    return {*label.values()} if isinstance(label, dict) else {*label}
 
 
 def copied_columns(settings: JobSettings, binder: Binder) -> tuple[str, ...]:

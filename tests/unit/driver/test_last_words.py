@@ -72,8 +72,8 @@ class OneWorker(Cluster):
 
 
 def run(words: bool) -> Outcome:
-    team, cluster = Topology(1), OneWorker(words)
-    controller = Controller(team, cluster, Silent(), Recovery(), HOST, graceful=True)
+    topology, cluster = Topology(1), OneWorker(words)
+    controller = Controller(topology, cluster, Silent(), Recovery(), HOST, graceful=True)
     return controller.run(Launch(controller.address, controller.secret, "", {}))
 
 

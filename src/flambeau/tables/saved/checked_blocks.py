@@ -34,7 +34,11 @@ class CheckedBlocks:
     """
 
     def __init__(
-        self, path: Path, memory: mmap.mmap, regions: Mapping[str, Region], remedy: str
+        self,
+        path: Path,
+        memory: mmap.mmap,
+        regions: Mapping[str, Region],
+        remedy: Callable[[], str],
     ) -> None:
         self._path, self._memory, self._remedy = path, memory, remedy
         covered = {name: region for name, region in regions.items() if name != CHECKSUMS}
@@ -97,7 +101,7 @@ class CheckedBlocks:
             if not sound:
                 raise CheckpointError(
                     f"{self._path} is corrupt: bytes {start} to {stop - 1}, in '{name}', are not "
-                    f"what was written there; {self._remedy}"
+                    f"what was written there; {self._remedy()}"
                 )
             self.marks[block] = 1
 
@@ -113,14 +117,14 @@ class CheckedBlocks:
         if (region.dtype, region.shape) != ("I64", (1 + self.marks.size,)):
             raise CheckpointError(
                 f"{self._path} is corrupt: it has checksums for another number of blocks; "
-                f"{self._remedy}"
+                f"{self._remedy()}"
             )
         sums = region.view(self._memory)
         length = 8 + int.from_bytes(self._memory[:8], "little")
         if zlib.crc32(self._memory[:length]) != sums[0]:
             raise CheckpointError(
                 f"{self._path} is corrupt: its header, bytes 0 to {length - 1}, is not what was "
-                f"written there; {self._remedy}"
+                f"written there; {self._remedy()}"
             )
         return sums
 

@@ -158,7 +158,7 @@ class TableFile:
         self.dtype = dtype_of(regions["values"])
         self.state_width = regions["state"].shape[1]
         self._parts = {name: region.view(self._memory) for name, region in regions.items()}
-        self._blocks = CheckedBlocks(path, self._memory, regions, _remedy(path))
+        self._blocks = CheckedBlocks(path, self._memory, regions, lambda: _remedy(path))
         self.has_checksums = self._blocks.known
         if self.nbytes <= whole:
             self._blocks.require_all()
