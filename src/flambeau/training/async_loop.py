@@ -84,6 +84,7 @@ class AsyncTrainer:
         if parts.view.stopping and not self._wants_stop:
             self._wants_stop = True
             self._request_stop()
+            self._feed.stop()
 
     def _inform(self, progress: dict[str, Any]) -> None:
         """Take over what the others know, unless it was in a sync point that came first."""

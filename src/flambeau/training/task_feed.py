@@ -87,7 +87,7 @@ class TaskFeed:
         self._joins = False
         self._granted: float = 0 if limited else math.inf
         self._error: BaseException | None = None
-        self._closed = False
+        self._closed = self._stopping = False
         self._unsent: list[BatchReport] = []
         self._sent = time.perf_counter()
         coordinator.on(Assigned, self._on_assigned)
@@ -129,12 +129,17 @@ class TaskFeed:
 
     def _may_start(self) -> bool:
         in_time = self._policy.may_start(self._clock, self._slowest_clock)
-        return bool(self._batches) and self._granted > 0 and in_time
+        return bool(self._batches) and self._granted > 0 and in_time and not self._stopping
 
     def upcoming(self) -> TaskBatch | None:
         """Return the batch that `next` will give, if it is known already."""
         with self._changed:
             return self._batches[0] if self._batches else None
+
+    def stop(self) -> None:
+        """Give no further batch; `next` waits for the sync point that ends the training."""
+        self._stopping = True
+        self._send()
 
     def trained(self, report: BatchReport) -> None:
         """Report a batch whose gradient is on its way to the servers."""

@@ -67,6 +67,9 @@ class Given:
     def trained(self, report: BatchReport) -> None:
         self.reports.append(report)
 
+    def stop(self) -> None:
+        self._items = [item for item in self._items if isinstance(item, SyncPoint)]
+
     def met(self, sync_point: SyncPoint, *, stop: bool, progress: dict[str, Any]) -> None:
         self.meetings.append((sync_point.number, stop, progress))
 
@@ -330,6 +333,7 @@ def test_callbacks_are_told_everything_in_order() -> None:
 def test_a_callback_asks_the_coordinator_once_to_stop() -> None:
     items = [batch_of(0, number) for number in range(4)]
     training = Training([*items, LAST], callback=StopAt(2)).run()
+    assert len(training.feed.reports) == 2
     assert training.stops == 1
     assert [stop for _, stop, _ in training.feed.meetings] == [True]
 

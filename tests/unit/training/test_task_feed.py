@@ -129,6 +129,16 @@ def limited() -> Iterator[Worker]:
     worker.close()
 
 
+def test_a_worker_that_stops_gets_no_further_batch(worker: Worker) -> None:
+    worker.assign(3)
+    worker.train()
+    worker.feed.stop()
+    assert worker.coordinator.next_sent(Trained).batches == [(0, 1)]
+    waiting = worker.next()
+    worker.coordinator.hear(MOMENT)
+    assert waiting.result(PATIENCE) is MOMENT
+
+
 def test_a_limited_worker_begins_what_it_is_granted(limited: Worker) -> None:
     limited.assign(3)
     limited.coordinator.hear(StepGrant(2, None))
