@@ -16,12 +16,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from dlrm import DIM
 from measure import Pairs, interleave, report
 
 from flambeau.clusters.process_starter import KEEP_MEMORY
-from flambeau.models.ctr.layers import linear, pairs, perceptron
+from flambeau.kernels.compiled import kernel
+from flambeau.models.ctr.layers import pair_kernels, pairs
 
 STEPS = 16
 WORKERS = 2
@@ -41,44 +43,69 @@ def replaced(module: ModuleType, name: str, value: Any) -> Iterator[None]:
         setattr(module, name, before)
 
 
-def never(*_: object) -> bool:
-    """Return that the way without the optimisation is taken."""
-    return False
+@kernel
+def plain_products(first: Any, vectors: Any, out: Any) -> None:
+    """Compute what `products_of_pairs` does, by plain loops."""
+    rows, fields, dim = vectors.shape
+    beside = first.shape[1]
+    leading = min(beside, 1)
+    count = fields + leading
+    given = np.empty((count, dim), np.float32)
+    for row in range(rows):
+        for k in range(beside):
+            given[0, k] = out[row, k] = first[row, k]
+        given[leading:] = vectors[row]
+        pair = beside
+        for i in range(count):
+            for j in range(i + 1, count):
+                total = np.float32(0)
+                for k in range(dim):
+                    total += given[i, k] * given[j, k]
+                out[row, pair] = total
+                pair += 1
 
 
-def without_fused_relu() -> Left:
-    """ReLU, bias and their gradients by torch, in several passes."""
-    return [replaced(linear, "in_one_thread", never)]
-
-
-def without_joint_layers() -> Left:
-    """Layer after layer by torch's own autograd; products by oneDNN all the same."""
-    off = [replaced(each, "train_faster", never) for each in (linear, perceptron)]
-    return [*off, linear.by_one_dnn()]
-
-
-def without_one_dnn() -> Left:
-    """Products by torch's default library."""
-    return [replaced(each, "by_one_dnn", contextlib.nullcontext) for each in (linear, pairs)]
+@kernel
+def plain_gradients(grads: Any, first: Any, vectors: Any, of_first: Any, of_vectors: Any) -> None:
+    """Compute what `gradients_of_pairs` does, by plain loops."""
+    rows, fields, dim = vectors.shape
+    beside = first.shape[1]
+    leading = min(beside, 1)
+    count = fields + leading
+    given, found = np.empty((2, count, dim), np.float32)
+    for row in range(rows):
+        found[:] = 0
+        for k in range(beside):
+            given[0, k], found[0, k] = first[row, k], grads[row, k]
+        given[leading:] = vectors[row]
+        pair = beside
+        for i in range(count):
+            for j in range(i + 1, count):
+                for k in range(dim):
+                    found[i, k] += grads[row, pair] * given[j, k]
+                    found[j, k] += grads[row, pair] * given[i, k]
+                pair += 1
+        for k in range(beside):
+            of_first[row, k] = found[0, k]
+        of_vectors[row] = found[leading:]
 
 
 def without_pair_kernels() -> Left:
     """Products of pairs by torch's batched products."""
-    return [replaced(pairs, "in_one_thread", never)]
+    return [replaced(pairs, "kernels_gain", lambda rows: False)]
 
 
-def without_any_of_linear() -> Left:
-    """Linear layers as torch has them: none of the first three."""
-    off = [replaced(each, "train_faster", never) for each in (linear, perceptron)]
-    return [*off, replaced(pairs, "by_one_dnn", contextlib.nullcontext)]
+def without_vectors() -> Left:
+    """Products of pairs by kernels of plain loops."""
+    return [
+        replaced(pair_kernels, "products_of_pairs", plain_products),
+        replaced(pair_kernels, "gradients_of_pairs", plain_gradients),
+    ]
 
 
 VARIANTS: dict[str, Callable[[], Left]] = {
-    "fused_relu": without_fused_relu,
-    "joint_layers": without_joint_layers,
-    "one_dnn": without_one_dnn,
-    "any_of_linear": without_any_of_linear,
     "pair_kernels": without_pair_kernels,
+    "vectors": without_vectors,
 }
 
 

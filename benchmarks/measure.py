@@ -35,7 +35,8 @@ def report(
 ) -> None:
     """Print the medians, and the median ratio with its 5th and 95th percentile."""
     ratios = pairs.ratios(higher_is_better=higher_is_better)
-    low, *_, high = statistics.quantiles(ratios, n=20, method="inclusive")
+    several = ratios if len(ratios) > 1 else ratios * 2  # one has no quantiles
+    low, *_, high = statistics.quantiles(several, n=20, method="inclusive")
     tell(
         benchmark,
         ours=statistics.median(pairs.ours),

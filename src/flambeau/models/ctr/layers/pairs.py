@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from flambeau.models.ctr.layers.large_work import in_one_thread, is_large
-from flambeau.models.ctr.layers.one_dnn import by_one_dnn, gains
+#: Multiplications from which on the kernels save more time than calling them takes.
+_LARGE = 1 << 23
 
 
 def sum_of_products(rows: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def _inner_products(rows: Tensor, first: Tensor | None) -> Tensor:
     rows = _all_vectors(rows, first)
     fields = rows.shape[1]
     one, other = pair_indices(fields, rows.device)
-    products = _products(rows, rows.transpose(1, 2)).flatten(1)
+    products = torch.bmm(rows, rows.transpose(1, 2)).flatten(1)
     products = products.index_select(1, one * fields + other)
     return products if first is None else torch.cat([first, products], dim=1)
 
@@ -43,12 +43,20 @@ def _all_vectors(rows: Tensor, first: Tensor | None) -> Tensor:
     return rows if first is None else torch.cat([first[:, None], rows], dim=1)
 
 
-def _products(rows: Tensor, others: Tensor) -> Tensor:
-    """[rows, n, k] by [rows, k, m] to [rows, n, m]"""
-    if not gains(rows, rows.numel() * others.shape[2]):
-        return torch.bmm(rows, others)
-    with by_one_dnn():
-        return torch.bmm(rows, others)
+def kernels_gain(rows: Tensor) -> bool:
+    """Return whether the kernels are faster than torch for these rows.
+
+    They are for large float32 batches in a process of one thread on a CPU, as workers are; with
+    several threads torch is faster.
+    """
+    return (
+        not torch.compiler.is_compiling()  # first: a graph must not depend on the number of rows
+        and rows.numel() * rows.shape[1] >= _LARGE
+        and rows.device.type == "cpu"
+        and rows.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
+        and torch.get_num_threads() == 1
+    )
 
 
 class _InnerProducts(Function):
@@ -57,7 +65,7 @@ class _InnerProducts(Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, first: Tensor | None) -> Tensor:
         ctx.save_for_backward(rows, first)
-        ctx.by_kernel = is_large(rows, rows.numel() * rows.shape[1]) and in_one_thread()
+        ctx.by_kernel = kernels_gain(rows)
         return (_by_kernel if ctx.by_kernel else _inner_products)(rows, first)
 
     @staticmethod
@@ -79,7 +87,7 @@ def _gradients(grads: Tensor, rows: Tensor, first: Tensor | None) -> tuple[Tenso
     )
     matrix = grads.index_select(1, places.flatten()).view(-1, fields, fields)
     matrix.diagonal(dim1=1, dim2=2).zero_()
-    found = _products(matrix, rows.to(matrix.dtype)).to(rows.dtype)
+    found = torch.bmm(matrix, rows.to(matrix.dtype)).to(rows.dtype)
     if first is None:
         return found, None
     return found[:, 1:], found[:, 0] + grads[:, :beside]

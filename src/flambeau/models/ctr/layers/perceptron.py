@@ -5,10 +5,9 @@ from itertools import pairwise
 from typing import final
 
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
 
 from flambeau.errors import ModelError
-from flambeau.models.ctr.layers.linear import Linear, train_faster, trained
+from flambeau.models.ctr.layers.linear import Linear
 
 
 @final
@@ -45,9 +44,6 @@ class Perceptron(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, inputs] to [rows, width]"""
-        linear = [layer for layer in self.layers if isinstance(layer, Linear)]
-        if len(linear) == len(self.layers) > 0 and train_faster(linear, x) and not self._hooked():
-            return trained(linear, x)
         out: Tensor = self.layers(x)
         return out
 
@@ -57,13 +53,3 @@ class Perceptron(nn.Module):
         last = self.layers[-1]
         assert isinstance(last, Linear), "made with outputs="
         return last.bias
-
-    def _hooked(self) -> bool:
-        """Whether somebody wants to be told when a layer is called."""
-        return _has_any_global_hook() or any(  # type: ignore[no-untyped-call]
-            module._forward_hooks
-            or module._forward_pre_hooks
-            or module._backward_hooks
-            or module._backward_pre_hooks
-            for module in (self.layers, *self.layers)
-        )
