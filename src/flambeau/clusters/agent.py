@@ -1,9 +1,12 @@
 """The agent: joins the coordinator, starts the roles it is told, forwards what they say."""
 
+import contextlib
 import dataclasses
 import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -15,7 +18,9 @@ from flambeau.clusters.file_transfer.mirror import Mirror
 from flambeau.clusters.out_of_memory import OutOfMemoryKills
 from flambeau.clusters.process_starter import make_starter
 from flambeau.clusters.role_process import OutputLines, RunningRole
+from flambeau.coordination.coordinator_client import HEARTBEAT_SECONDS
 from flambeau.coordination.file_messages import (
+    AgentBeat,
     AgentJoined,
     FilePart,
     FilesStored,
@@ -35,6 +40,7 @@ from flambeau.coordination.protocol import (
     StartRoles,
 )
 from flambeau.coordination.roles import RoleSpec
+from flambeau.errors import MessagingError
 from flambeau.kernels.cores import usable_cores
 from flambeau.messaging import Client
 
@@ -44,6 +50,8 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.1
 CLOSE_SECONDS = 30.0
+#: An agent whose coordinator has not answered the transport for so long ends its roles and itself.
+SILENCE_SECONDS = 120.0
 
 
 def agent_main(
@@ -57,11 +65,33 @@ def agent_main(
     if launch.token and not sees(launch.payload["run_dir"], launch.token):
         mirror = Mirror(launch.mirrors, launch.carry_bytes, _open_depot(launch.depot))
         launch = dataclasses.replace(launch, payload=_as_seen(launch.payload, mirror))
-    worker = Agent(launch, Client(CODEC, launch.secret, launch.coordinator), mirror)
+    client = Client(CODEC, launch.secret, launch.coordinator, silence_seconds=SILENCE_SECONDS)
+    worker, incarnation = Agent(launch, client, mirror), uuid.uuid4().hex
+    with beating(launch, AgentBeat(agent, incarnation)):
+        try:
+            worker.serve(AgentJoined(agent, host, mirror is None, incarnation), fill)
+        finally:
+            worker.close()
+
+
+@contextlib.contextmanager
+def beating(launch: Launch, beat: AgentBeat) -> Iterator[None]:
+    """Show signs of life by a connection of their own, whatever else takes its time."""
+    over = threading.Event()
+
+    def run() -> None:
+        client = Client(CODEC, launch.secret, launch.coordinator)
+        while client.send(beat) and not over.wait(HEARTBEAT_SECONDS):
+            pass
+        client.close(linger=0)
+
+    thread = threading.Thread(target=run, name="flambeau-agent-beat", daemon=True)
+    thread.start()
     try:
-        worker.serve(AgentJoined(agent, host, shares=mirror is None), fill)
+        yield
     finally:
-        worker.close()
+        over.set()
+        thread.join(timeout=CLOSE_SECONDS)
 
 
 def _open_depot(url: str | None) -> "Depot | None":
@@ -109,6 +139,8 @@ class Agent:
             for descriptor in outputs:
                 poller.register(descriptor, zmq.POLLIN)
             ready = dict(poller.poll(int(POLL_SECONDS * 1000)))
+            if self._client.problem is not None and not self._shutdown:
+                raise MessagingError(f"the coordinator is gone: {self._client.problem}")
             if self._client.socket in ready:
                 self._obey()
             for descriptor, (role, lines) in outputs.items():

@@ -3,10 +3,12 @@
 import os
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flambeau.errors import UserError
+from flambeau.config.plural import number_of
+from flambeau.errors import ConfigError, UserError
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Launch:
     depot: str | None = None
     #: What all agents of this machine know that load libraries together; nothing: each its own.
     siblings: str = ""
-    #: Whether workers of one agent have the machine's cores to themselves.
+    #: Whether workers of one machine have its cores to themselves.
     pinned: bool = True
     #: Where relative paths of the user's begin.
     folder: str = field(default_factory=os.getcwd)
@@ -45,37 +47,50 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class AgentsLost:
-    """The end of all agents before their time.
+class AgentEnded:
+    """The end of an agent before its time.
 
-    `agent` is the one whose end was the cause, and `executor` the name of what it ran on, where the
-    cluster says so.
+    `agent` is None where the engine does not say which one, and `place` is the engine's name of
+    what it ran on. Where single agents cannot be replaced, all of them end together.
     """
 
     reason: str
     agent: int | None = None
-    executor: str | None = None
+    place: str | None = None
 
 
 class Cluster(ABC):
-    """Places agents."""
+    """Places agents, and replaces those that are lost."""
 
     #: How many agents `start` will start.
     agents: int
-    #: Whether agents bring data, which they tell of after they have joined.
-    spools: bool = False
-    #: How many seconds agents have to join, if not for ever.
-    patience: float | None = None
+    #: Where agents and roles find the coordinator: an address of this machine.
+    coordinator_host: str
+    #: Whether a lost agent can be replaced while the others stay; if not, all are started again.
+    replaces_single_agents: bool = False
+    #: Whether agents bring rows of the engine's own data, which they report after they have joined.
+    brings_rows: bool = False
+    #: Whether workers of one machine have its cores to themselves.
+    pins_cores: bool = False
+    #: How many seconds agents have to join, and one that is replaced to come back.
+    patience: float = 120.0
 
     @abstractmethod
     def start(self, launch: Launch) -> None:
-        """Start all agents; returns at once. They may be started again when they have ended."""
+        """Start all agents; returns at once."""
 
     @abstractmethod
-    def failed(self) -> AgentsLost | None:
-        """Return how agents have ended before their time, or None while all is well.
+    def poll(self) -> list[AgentEnded]:
+        """Return which agents have ended before their time since the last call.
 
         Raises what is the user's to mend.
+        """
+
+    @abstractmethod
+    def restart(self, agents: Sequence[int]) -> None:
+        """Start others in the place of these (which may still be there); returns at once.
+
+        A cluster that cannot replace single agents is given all of them.
         """
 
     @property
@@ -83,9 +98,14 @@ class Cluster(ABC):
         """Whether no agent will come (any more)."""
         return False
 
-    def late(self) -> UserError:
-        """What to tell the user when agents have not joined in time."""
-        raise NotImplementedError
+    def late(self, missing: Sequence[int]) -> UserError:
+        """Return what to tell the user when agents have not joined in time."""
+        names = ", ".join(map(str, missing))
+        return ConfigError(
+            f"{number_of(len(missing), 'agent')} of {self.agents} ({names}) did not join within "
+            f"{self.patience:.0f} s. Either they were not started, or they cannot reach this "
+            f"process at {self.coordinator_host}"
+        )
 
     @abstractmethod
     def stop(self) -> None:

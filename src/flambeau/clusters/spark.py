@@ -6,14 +6,14 @@ import re
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any, Literal, final
 
 import pyarrow as pa
 from pyspark.sql import functions
 
-from flambeau.clusters.base import AgentsLost, Cluster, Launch
+from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.clusters.interfaces import local_address
 from flambeau.clusters.local import LOOPBACK
 from flambeau.clusters.spark_columns import for_arrow
@@ -58,8 +58,10 @@ class SparkCluster(Cluster):
         use_own_python(self._session)
         self._frames = dict(frames)
         self.agents = settings.workers
-        self.spools = bool(frames)
+        self.brings_rows = bool(frames)
         self.patience = settings.start_timeout
+        self.coordinator_host = driver_host(settings)
+        self._launch: Launch | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._tag = ""
@@ -68,35 +70,43 @@ class SparkCluster(Cluster):
     def start(self, launch: Launch) -> None:
         """Submit the stage."""
         require_slots(self._session, self.agents)
-        self._error = None
+        self._launch, self._error = launch, None
         self._tag = f"flambeau-{uuid.uuid4().hex[:12]}"
         self._thread = threading.Thread(
             target=self._run, args=(launch, self._tag), name="flambeau-spark", daemon=True
         )
         self._thread.start()
 
-    def failed(self) -> AgentsLost | None:
+    def poll(self) -> list[AgentEnded]:
         """Return why the stage ended, and which task and executor Spark names for it."""
-        if self._error is None or self._stopping:
-            return None
-        if isinstance(self._error, UserError):
-            raise self._error
-        raise_mistake(self._error)
-        return loss_of(self._error)
+        error, self._error = self._error, None
+        if error is None or self._stopping:
+            return []
+        if isinstance(error, UserError):
+            raise error
+        raise_mistake(error)
+        return [loss_of(error)]
+
+    def restart(self, agents: Sequence[int]) -> None:
+        """Submit the stage again: Spark ends all tasks of a barrier stage together."""
+        assert self._launch is not None
+        if not self.ended:
+            self.cancel()
+        self.start(self._launch)
 
     @property
     def ended(self) -> bool:
         """Whether there is no stage."""
         return self._thread is None or not self._thread.is_alive()
 
-    def late(self) -> UserError:
-        """The stage waits for tasks that can run at the same time."""
+    def late(self, missing: Sequence[int]) -> UserError:
+        """See `Cluster`: the stage waits for tasks that can run at the same time."""
         return ConfigError(
             f"no word of {self.agents} tasks within {self.patience:.0f} s. If Spark has not "
             "started them: a barrier stage needs all at once, so give it more executors or cores "
             "(each task takes spark.task.cpus), end other jobs of the session, ask for fewer "
             "workers, or wait longer with Spark(start_timeout=...). If they run: executors cannot "
-            f"reach this process at {driver_host(self._settings)}; give Spark(host=...)"
+            f"reach this process at {self.coordinator_host}; give Spark(host=...)"
         )
 
     def stop(self) -> None:
@@ -104,8 +114,7 @@ class SparkCluster(Cluster):
         self._stopping = True
         if self._thread is None:
             return
-        agents_left = self._error is None
-        self._thread.join(timeout=STOP_SECONDS if agents_left else 0)
+        self._thread.join(timeout=STOP_SECONDS)
         if self._thread.is_alive():
             self.cancel()
             self._thread.join(timeout=STOP_SECONDS)
@@ -130,7 +139,7 @@ class SparkCluster(Cluster):
             answers = self._rows().mapInArrow(task, _ANSWER, **self._options()).collect()
             if len(answers) < self.agents:  # Spark has no tasks for what it knows to be empty
                 raise DataError("the data frame has no rows")
-        except Exception as error:  # noqa: BLE001 - handed to the driver by failed()
+        except Exception as error:  # noqa: BLE001 - handed to the driver by poll()
             if tag == self._tag:
                 self._error = error
 
@@ -302,11 +311,11 @@ def raise_mistake(error: BaseException) -> None:
         )
 
 
-def loss_of(error: BaseException) -> AgentsLost:
+def loss_of(error: BaseException) -> AgentEnded:
     """Return what Spark reports about the end of the stage; a task's partition is its agent."""
     text = str(error)
     task, executor = _FAILED_TASK.search(text), _LOST_EXECUTOR.search(text)
-    return AgentsLost(
+    return AgentEnded(
         reason_of(error),
         None if task is None else int(task["partition"]),
         None if executor is None else executor["executor"],

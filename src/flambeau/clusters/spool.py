@@ -57,8 +57,8 @@ class Spool(AbstractContextManager["Spool"]):
                             self._count_nulls(name, part)
         except OSError as error:
             raise DataError(
-                f"cannot write the data to {self._directory or tempfile.gettempdir()} of an "
-                f"executor: {error}; make room there, or give Spark(spool_dir=...)"
+                f"cannot write the data to {self._directory or tempfile.gettempdir()} of a "
+                f"worker's machine: {error}; make room there, or give the cluster spool_dir=..."
             ) from error
 
     def _count_nulls(self, name: str, part: pa.RecordBatch) -> None:

@@ -1,6 +1,6 @@
 """What agents bring and carry; what else is said is in `protocol`.
 
-agent -> coordinator     AgentJoined, Spooled
+agent -> coordinator     AgentJoined, AgentBeat, Spooled
 
 With agents that do not see the driver's files:
 
@@ -12,11 +12,22 @@ from flambeau.coordination.roles import Message
 
 
 class AgentJoined(Message, frozen=True):
-    """An agent is there; `shares`: it sees the driver's run directory."""
+    """An agent is there; `shares`: it sees the driver's run directory.
+
+    Every process or thread that has been agent number `agent` has an `incarnation` of its own.
+    """
 
     agent: int
     host: str
     shares: bool = True
+    incarnation: str = ""
+
+
+class AgentBeat(Message, frozen=True):
+    """A sign of life of an agent, by a connection of its own."""
+
+    agent: int
+    incarnation: str
 
 
 class FilePart(Message, frozen=True):

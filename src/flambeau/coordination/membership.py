@@ -51,6 +51,15 @@ class Membership:
         """Note a sign of life."""
         self._members[spec].last_seen = now
 
+    def forgive(self, seconds: float) -> None:
+        """Do not count time in which the coordinator itself did not run."""
+        for member in self.all():
+            member.last_seen += seconds
+
+    def of_agent(self, agent: int) -> list[Member]:
+        """Return the roles that an agent has started, or will start."""
+        return [member for member in self.all() if member.spec.node == agent]
+
     def complete(self) -> bool:
         """Whether every role with a rank has joined."""
         return all(member.joined for member in self.group())

@@ -1,6 +1,6 @@
 """What agents, roles and the coordinator say to each other.
 
-agent -> coordinator     AgentJoined, Spooled, RoleExited, RoleOutput
+agent -> coordinator     AgentJoined, AgentBeat, Spooled, RoleExited, RoleOutput
 coordinator -> agent     StartRoles, EndRoles, EndRole, ShowStacks, Shutdown
 role  -> coordinator     RoleJoined, ServerReady, Heartbeat, Report, RoleFailed, RoleDone
 coordinator -> role      Begin, Servers, Restore, Stop
@@ -19,6 +19,7 @@ from typing import Any
 
 from flambeau.coordination.activity import Doing
 from flambeau.coordination.file_messages import (
+    AgentBeat,
     AgentJoined,
     FilePart,
     FilesSent,
@@ -188,6 +189,7 @@ Messages = (
     | FromWorker
     | FromShard
     | AgentJoined
+    | AgentBeat
     | Spooled
     | FilePart
     | WantFiles

@@ -1,96 +1,160 @@
-"""The agents of a job: who has come, and with which rows."""
+"""The agents of a job: who is there, with which rows, and who has fallen silent."""
 
-import time
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
 
-from flambeau.clusters.base import AgentsLost, Cluster, Launch
+from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.clusters.file_transfer.carrier import Carrier, Send
 from flambeau.coordination.failures import Cause
-from flambeau.coordination.file_messages import AgentJoined, FilePart, FilesSent, Spooled
-from flambeau.coordination.protocol import Messages, StartRoles
+from flambeau.coordination.file_messages import (
+    AgentBeat,
+    AgentJoined,
+    FilePart,
+    FilesSent,
+    Spooled,
+)
+from flambeau.coordination.protocol import Messages, Shutdown, StartRoles
 from flambeau.coordination.roles import RoleSpec
 from flambeau.messaging import Server
 
 TICK_SECONDS = 0.1
 
 
+@dataclass
+class Present:
+    """An agent that has joined."""
+
+    peer: bytes
+    joined: AgentJoined
+    last_seen: float
+    spool: Spooled | None = None
+
+
 @final
 class Agents:
-    """All agents of a cluster, which may be started again when some have ended.
+    """All agents of a cluster, of which some may be absent.
 
     To those that do not see the run's files, the `carrier` brings them.
     """
 
     def __init__(
-        self, cluster: Cluster, server: Server[Messages], carrier: Carrier | None = None
+        self,
+        cluster: Cluster,
+        server: Server[Messages],
+        carrier: Carrier | None,
+        clock: Callable[[], float],
     ) -> None:
         self._cluster, self._server, self._carrier = cluster, server, carrier
-        self.peers: dict[int, bytes] = {}
+        self._clock = clock
+        self._present: dict[int, Present] = {}
+        #: Since when the others are awaited.
+        self._absent = dict.fromkeys(range(cluster.agents), clock())
         self._hosts: dict[int, str] = {}
-        #: Those that do not see the run's files.
-        self._apart: set[int] = set()
-        self._spools: dict[int, Spooled] = {}
         self._spooling = ""
-        self._launch: Launch | None = None
-        self._since = 0.0
+        #: The rows that the current generation reads, by agent.
+        self._rows: dict[int, dict[str, list[int]]] = {}
 
     def start(self, launch: Launch) -> None:
-        """Have them started."""
-        self._launch, self._since = launch, time.monotonic()
+        """Have all of them started."""
+        self._absent = dict.fromkeys(self._absent, self._clock())
         self._cluster.start(launch)
 
-    def start_again(self) -> None:
-        """Have others started in their place."""
-        assert self._launch is not None
-        self.start(self._launch)
+    # Who is there
 
     def joined(self, message: AgentJoined, peer: bytes) -> None:
-        """One has come."""
-        self.peers[message.agent] = peer
+        """Note that an agent has come."""
+        self._present[message.agent] = Present(peer, message, self._clock())
+        self._absent.pop(message.agent, None)
         self._hosts[message.agent] = message.host
-        if not message.shares:
-            self._apart.add(message.agent)
 
-    def describe(self, agent: int, lost: AgentsLost) -> dict[str, Any]:
-        """Return the fields of `worker_lost` for the loss of an agent.
+    def beat(self, message: AgentBeat) -> None:
+        """Note a sign of life; one of an earlier incarnation means nothing."""
+        agent = self._present.get(message.agent)
+        if agent is not None and agent.joined.incarnation == message.incarnation:
+            agent.last_seen = self._clock()
 
-        Clusters that name the agent have one worker on each, of the same number.
-        """
-        known = {"executor": lost.executor, "host": self._hosts.get(agent)}
-        more = {name: value for name, value in known.items() if value is not None}
-        fields = {"rank": agent, "role": "worker", "reason": lost.reason}
-        return {**fields, "cause": Cause.DIED.label, **more}
+    def is_present(self, agent: int) -> bool:
+        """Return whether an agent has joined, and was not lost since."""
+        return agent in self._present
 
-    def forget(self) -> None:
-        """They are gone; others will come."""
-        self.peers.clear()
-        self._spools.clear()
-        self._apart.clear()
-        self._since = time.monotonic()
+    def sent(self, peer: bytes) -> bool:
+        """Return whether a message on this connection is of an agent that is present."""
+        return any(agent.peer == peer for agent in self._present.values())
+
+    def silent(self, timeout: float) -> list[int]:
+        """Return those that have shown no sign of life for `timeout` seconds."""
+        since = self._clock() - timeout
+        return [n for n, agent in self._present.items() if agent.last_seen < since]
+
+    def overdue(self) -> list[int]:
+        """Return those that should have joined by now."""
+        latest = self._clock() - self._cluster.patience
+        return [agent for agent, since in self._absent.items() if since < latest]
+
+    def forgive(self, seconds: float) -> None:
+        """Do not count time in which this process itself did not run."""
+        for agent in self._present.values():
+            agent.last_seen += seconds
+        self._absent = {agent: since + seconds for agent, since in self._absent.items()}
+
+    def lose(self, agents: Iterable[int]) -> None:
+        """Count agents as gone. One that is only unreachable ends its roles when it reads this."""
+        for agent in agents:
+            gone = self._present.pop(agent, None)
+            self._absent[agent] = self._clock()
+            if gone is not None:
+                self._server.send(gone.peer, Shutdown())
+            if self._carrier is not None:
+                self._carrier.lost(agent)
+            if not self._cluster.replaces_single_agents:
+                self._rows.clear()  # others may bring other rows, as many as these
 
     @property
     def complete(self) -> bool:
         """Whether all are there, with all they bring."""
-        expected = self._cluster.agents
-        ready = not self._cluster.spools or len(self._spools) == expected
-        return len(self.peers) == expected and ready
+        return not self._absent and all(self.is_ready(agent) for agent in self._present)
+
+    def is_ready(self, agent: int) -> bool:
+        """Return whether an agent is there, with the rows it brings."""
+        present = self._present.get(agent)
+        return present is not None and (not self._cluster.brings_rows or present.spool is not None)
+
+    def brought_the_same(self, agent: int) -> bool:
+        """Return whether an agent in a lost one's place has the rows that the other one had."""
+        spool = self._present[agent].spool
+        return spool is None or spool.rows == self._rows.get(agent)
+
+    def where(self, agent: int) -> str:
+        """Name an agent for people: its number, and the host that it is or was on."""
+        host = self._hosts.get(agent)
+        return f"agent {agent}" if host is None else f"agent {agent} on {host}"
+
+    def loss_fields(self, ended: AgentEnded) -> dict[str, Any]:
+        """Return the fields of the event `worker_lost` for the loss of an agent."""
+        host = None if ended.agent is None else self._hosts.get(ended.agent)
+        known = {"executor": ended.place, "host": host}
+        more = {name: value for name, value in known.items() if value is not None}
+        return {"reason": ended.reason, "cause": Cause.DIED.label, **more}
+
+    # Their rows
 
     def begin(self, labels: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Begin with the rows that the agents have; yield the events of that, kind and fields.
+        """Begin with the rows that agents have; yield the events of that, kind and fields.
 
-        `labels` are the columns with labels.
+        `labels` are the columns with labels. Nothing happens if all have what they had before.
         """
-        if not self._spools:
+        spools = {n: agent.spool for n, agent in sorted(self._present.items()) if agent.spool}
+        brought = {number: spool.rows for number, spool in spools.items()}
+        if not brought or brought == self._rows:
             return
-        self._spooling = uuid.uuid4().hex
-        rows = {name: sum(map(sum, parts)) for name, parts in self._rows().items()}
-        size = sum(spool.size for spool in self._spools.values())
-        nulls = self._nulls()
-        agents = len(self._spools)
-        yield "spooled", {"rows": rows, "bytes": size, "agents": agents, "nulls": nulls}
+        self._rows, self._spooling = brought, uuid.uuid4().hex
+        rows = {name: sum(map(sum, parts)) for name, parts in self._rows_by_frame().items()}
+        size = sum(spool.size for spool in spools.values())
+        nulls = _added_nulls(spools.values())
+        yield "spooled", {"rows": rows, "bytes": size, "agents": len(spools), "nulls": nulls}
         unlabelled = [
             f"{count:,} of {rows[frame]:,} rows of {frame} ('{column}')"
             for frame, columns in nulls.items()
@@ -101,27 +165,42 @@ class Agents:
             text = f"the label is null in {', '.join(unlabelled)}: these add nothing to the loss"
             yield "warning", {"text": text}
 
-    def start_roles(self, agent: int, roles: list[RoleSpec], checkpoint: str | None) -> None:
-        """Have an agent start these, which may go on from a checkpoint."""
-        peer = self.peers[agent]
-        if agent in self._apart and self._carrier is not None:
-            self._carrier.bring(peer, checkpoint, partial(self._server.send, peer))
-        self._server.send(peer, StartRoles(roles, self._rows(), self._spooling))
+    def _rows_by_frame(self) -> dict[str, list[list[int]]]:
+        """Return the rows of every batch, by frame and agent."""
+        parts = [self._rows[agent] for agent in sorted(self._rows)]
+        return {name: [rows[name] for rows in parts] for name in (parts[0] if parts else ())}
 
-    def tell_all(self, message: Messages) -> None:
-        """Send the same to each."""
-        for peer in self.peers.values():
-            self._server.send(peer, message)
+    # What is sent to them
+
+    def start_roles(self, agent: int, roles: list[RoleSpec], checkpoint: str | None) -> None:
+        """Have an agent start these, which may continue from a checkpoint."""
+        present = self._present[agent]
+        if not present.joined.shares and self._carrier is not None:
+            self._carrier.bring(present.peer, checkpoint, partial(self._server.send, present.peer))
+        self._server.send(present.peer, StartRoles(roles, self._rows_by_frame(), self._spooling))
+
+    def send(self, agent: int, message: Messages) -> None:
+        """Send to one agent, if it is there."""
+        if agent in self._present:
+            self._server.send(self._present[agent].peer, message)
+
+    def send_all(self, message: Messages) -> None:
+        """Send the same to each that is there."""
+        for agent in self._present:
+            self.send(agent, message)
+
+    # Files of the run
 
     def saved(self, step: int, best: Any) -> None:
-        """A checkpoint is complete where its workers are."""
-        if self._apart and self._carrier is not None:
-            self._carrier.saved(step, best, self._machines())
+        """Fetch a checkpoint that is complete where its workers are."""
+        machines = self._machines()
+        if machines and self._carrier is not None:
+            self._carrier.saved(step, best, machines)
 
     def take(self, message: Spooled | FilePart | FilesSent, buffers: Sequence[Any]) -> None:
-        """One has its rows, or files of the run have come from it."""
+        """Note the rows of an agent, or take in files of the run that come from it."""
         if isinstance(message, Spooled):
-            self._spools[message.agent] = message
+            self._present[message.agent].spool = message
             return
         assert self._carrier is not None
         if isinstance(message, FilePart):
@@ -134,43 +213,38 @@ class Agents:
         """Whether files are on their way."""
         return self._carrier is not None and self._carrier.busy
 
-    def _machines(self) -> dict[int, Send]:
-        return {agent: partial(self._server.send, self.peers[agent]) for agent in self._apart}
-
-    def tick(self, now: float, *, gathering: bool) -> None:
-        """Take in what has been fetched from them; raise when they have not come in time."""
+    def settle(self) -> None:
+        """Take in files that have been fetched."""
         if self._carrier is not None:
             self._carrier.settle(self._machines())
-        if gathering:
-            self._check_patience(now)
 
-    def _check_patience(self, now: float) -> None:
-        patience = self._cluster.patience
-        late = patience is not None and now - self._since > patience
-        if late and len(self.peers) < self._cluster.agents:
-            raise self._cluster.late()
+    def _machines(self) -> dict[int, Send]:
+        return {
+            number: partial(self._server.send, agent.peer)
+            for number, agent in self._present.items()
+            if not agent.joined.shares
+        }
 
-    def wait_for_all(self, seconds: float) -> None:
-        """One that has only just started must join before it can be told to go."""
-        deadline = time.monotonic() + seconds
-        while len(self.peers) < self._cluster.agents and time.monotonic() < deadline:
+    def wait_for_all(self, seconds: float, impatient: Callable[[], bool]) -> None:
+        """Wait for agents that have only just started: they must join before they can be ended.
+
+        Not any longer than until someone is `impatient`.
+        """
+        deadline = self._clock() + seconds
+        while self._absent and self._clock() < deadline and not impatient():
             if self._cluster.ended:
                 return
             envelope = self._server.receive(TICK_SECONDS)
             if envelope is not None and isinstance(envelope.message, AgentJoined):
                 self.joined(envelope.message, envelope.peer)
 
-    def _nulls(self) -> dict[str, dict[str, int]]:
-        """Return the rows without a value, by frame and column."""
-        counts: dict[str, dict[str, int]] = {}
-        for spool in self._spools.values():
-            for name, columns in spool.nulls.items():
-                frame = counts.setdefault(name, {})
-                for column, rows in columns.items():
-                    frame[column] = frame.get(column, 0) + rows
-        return {name: columns for name, columns in counts.items() if columns}
 
-    def _rows(self) -> dict[str, list[list[int]]]:
-        """The rows of every batch, by frame and agent."""
-        parts = [self._spools[agent].rows for agent in sorted(self._spools)]
-        return {name: [rows[name] for rows in parts] for name in (parts[0] if parts else ())}
+def _added_nulls(spools: Iterable[Spooled]) -> dict[str, dict[str, int]]:
+    """Return the rows without a value, by frame and column."""
+    counts: dict[str, dict[str, int]] = {}
+    for spool in spools:
+        for name, columns in spool.nulls.items():
+            frame = counts.setdefault(name, {})
+            for column, rows in columns.items():
+                frame[column] = frame.get(column, 0) + rows
+    return {name: columns for name, columns in counts.items() if columns}

@@ -1,21 +1,23 @@
 """Runs a job: starts roles through agents, watches them, and acts on what policies decide."""
 
+import math
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, final
+from collections.abc import Callable
+from typing import final
 
-import msgspec
-
-from flambeau.clusters.base import Cluster, Launch
+from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.config import Recovery
 from flambeau.coordination import failures
-from flambeau.coordination.failures import Failure
-from flambeau.coordination.file_messages import AgentJoined, FilePart, FilesSent, Spooled
-from flambeau.coordination.membership import Membership
+from flambeau.coordination.file_messages import (
+    AgentBeat,
+    AgentJoined,
+    FilePart,
+    FilesSent,
+    Spooled,
+)
 from flambeau.coordination.protocol import (
     CODEC,
     MAX_FRAME_BYTES,
-    EndRole,
     EndRoles,
     FromRole,
     FromShard,
@@ -35,26 +37,33 @@ from flambeau.coordination.protocol import (
 )
 from flambeau.coordination.rendezvous import Rendezvous, StoreRequest
 from flambeau.coordination.roles import Role, RoleSpec
-from flambeau.driver.agents import TICK_SECONDS, Agents
-from flambeau.driver.coordinators import PassiveCoordinator, Stage
-from flambeau.driver.generation import Generation
+from flambeau.driver.agents import TICK_SECONDS
+from flambeau.driver.lost_agents import LostAgents
 from flambeau.driver.outcome import Outcome
-from flambeau.driver.phases import Phase
-from flambeau.driver.restarts import Replacement, Restarts
-from flambeau.driver.signals import Signals, Wish
+from flambeau.driver.phases import Action, Phase, Trigger
+from flambeau.driver.restarts import Replacement
+from flambeau.driver.running_job import RunningJob
+from flambeau.driver.signals import Wish
 from flambeau.driver.stall_watch import StallWatch
 from flambeau.driver.topology import Topology
-from flambeau.errors import WorkerLostError
 from flambeau.messaging import Envelope, Server, new_secret
-from flambeau.observe import Event, Observer
+from flambeau.observe import Observer
 
 #: After a first failure, how long to wait for others that may explain it better.
 SETTLE_SECONDS = 1.0
+#: What scripts are given to end by themselves, and agents to report that processes have ended.
+SCRIPT_SECONDS = 5.0
+END_SECONDS = 30.0
+#: A tick that is later than this was held up, and so were the messages that wait here.
+HELD_UP_SECONDS = 1.0
 
 
 @final
-class Controller(Stage):
-    """The coordinator's loop. Runs in the thread that calls `run`."""
+class Controller:
+    """The coordinator's loop, which follows the table of `phases`.
+
+    Runs in the thread that calls `run`. `server` and `clock` are given by simulations alone.
+    """
 
     def __init__(
         self,
@@ -62,94 +71,95 @@ class Controller(Stage):
         cluster: Cluster,
         observer: Observer,
         recovery: Recovery,
-        host: str,
         *,
         graceful: bool,
+        server: Server[Messages] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._topology, self._cluster, self._observer = topology, cluster, observer
-        self._recovery, self._graceful = recovery, graceful
-        self.secret = new_secret()
-        self._server: Server[Messages] = Server(CODEC, self.secret, host, max_bytes=MAX_FRAME_BYTES)
-        self._agents = Agents(cluster, self._server, topology.carrier)
+        self._graceful, self.secret = graceful, new_secret()
+        self._server = server or Server(
+            CODEC, self.secret, cluster.coordinator_host, max_bytes=MAX_FRAME_BYTES
+        )
+        self._job = RunningJob(topology, cluster, observer, recovery, self._server, clock)
+        self._job.actions = {
+            Action.CHOOSE_START: self._choose_start,
+            Action.START_ROLES: self._start_roles,
+            Action.WAIT_FOR_CAUSE: self._wait_for_cause,
+            Action.END_ROLES: self._end_roles,
+            Action.LOSE_AGENTS: self._lose_stuck_agents,
+            Action.REPORT_LATE: self._report_late,
+            Action.ASK_TO_STOP: self._ask_to_stop,
+        }
+        self._lost = LostAgents(self._job)
         self._rendezvous = Rendezvous(self._server.send)
-        self._phase = Phase.GATHERING
-        self._failures: list[Failure] = []
-        self._settle_until = 0.0
         self._last_words: dict[RoleSpec, float] = {}
-        self._signals = Signals()
-        self._outcome = Outcome()
-        self._restarts = Restarts(topology.starts, recovery.max_restarts, self.emit)
-        self._coordinator = topology.coordinator or PassiveCoordinator(topology.role)
-        self._coordinator.attach(self)
-        self._vigil = StallWatch(recovery, self._show_stacks)
-        self._generation = self._make_generation(0, (), None)
+        self._stall_watch = StallWatch(recovery, self._show_stacks, clock())
+        self._ticked = clock()
 
     @property
     def address(self) -> str:
         """Where agents and roles find the coordinator."""
         return self._server.address
 
-    @property
-    def _members(self) -> Membership:
-        return self._generation.members
-
     def run(self, launch: Launch) -> Outcome:
         """Start the agents and run the job to its end. No process of it is left afterwards."""
-        try:
-            with self._signals.caught():
-                self._agents.start(launch)
-                while self._phase is not Phase.OVER:
+        with self._job.signals.caught():
+            try:
+                self._job.agents.start(launch)
+                while self._job.phase is not Phase.OVER:
                     envelope = self._server.receive(TICK_SECONDS)
                     if envelope is not None:
                         self._handle(envelope)
                     self._tick()
-        finally:
-            self._shutdown()
-        self._outcome.interrupted = self._signals.last
-        self._outcome.restarts = self._restarts.count
-        self._outcome.coordinator_summary = self._coordinator.summary()
-        self._outcome.rows = self._coordinator.rows()
-        return self._outcome
+            finally:
+                self._shutdown()
+        self._job.outcome.interrupted = self._job.signals.last
+        self._job.outcome.restarts = self._job.restarts.count
+        self._job.outcome.coordinator_summary = self._job.coordinator.summary()
+        self._job.outcome.rows = self._job.coordinator.rows()
+        return self._job.outcome
 
     # What arrives
 
     def _handle(self, envelope: Envelope[Messages]) -> None:
         message = envelope.message
         if isinstance(message, AgentJoined):
-            if message.agent in self._agents.peers:
-                self._begin_anew("the cluster has started the agents again")
-            self._agents.joined(message, envelope.peer)
-            self._start_if_complete()
+            if self._job.agents.is_present(message.agent):
+                reason = "the cluster has started it again"
+                self._lost.lose([AgentEnded(reason, message.agent)], restart=False)
+            self._job.agents.joined(message, envelope.peer)
+        elif isinstance(message, AgentBeat):
+            self._job.agents.beat(message)
         elif isinstance(message, Spooled | FilePart | FilesSent):
-            self._agents.take(message, envelope.buffers)
-            self._start_if_complete()
+            if self._job.agents.sent(envelope.peer):  # not one that counts as lost
+                self._job.agents.take(message, envelope.buffers)
         elif isinstance(message, RoleOutput):
             for line in message.lines:
-                self._tell_of(message.spec, "log", stream=message.stream, text=line)
+                self._job.emit_of(message.spec, "log", stream=message.stream, text=line)
         elif isinstance(message, StoreRequest):
             self._rendezvous.handle(envelope.peer, message, envelope.buffers)
         elif isinstance(message, FromShard):
-            self._coordinator.handle(envelope.peer, message, envelope.buffers)
-        elif isinstance(message, FromRole | FromWorker) and message.spec in self._members:
-            # Words of an older generation come too late to matter.
-            self._members.seen(message.spec, time.monotonic())
+            self._job.coordinator.handle(envelope.peer, message, envelope.buffers)
+        elif isinstance(message, FromRole | FromWorker) and message.spec in self._job.members:
+            # Messages of an older generation come too late to matter.
+            self._job.members.seen(message.spec, self._job.clock())
             if isinstance(message, FromWorker):
-                self._coordinator.handle(envelope.peer, message, envelope.buffers)
+                self._job.coordinator.handle(envelope.peer, message, envelope.buffers)
             else:
                 self._handle_role(envelope.peer, message)
 
     def _handle_role(self, peer: bytes, message: FromRole) -> None:
         if isinstance(message, RoleJoined):
-            self._generation.joined(peer, message)
+            self._job.generation.joined(peer, message, self._job.clock())
         elif isinstance(message, Heartbeat):
-            self._vigil.beat(message, time.monotonic())
+            self._stall_watch.beat(message, self._job.clock())
         elif isinstance(message, ServerReady):
-            self._generation.server_ready(message)
+            self._job.generation.server_ready(message)
         elif isinstance(message, Report):
             self._report(peer, message)
         elif isinstance(message, RoleFailed):
-            self._tell_of(message.spec, "exception", **failures.exception_fields(message))
-            self._failed(failures.of_exception(message))
+            self._job.emit_of(message.spec, "exception", **failures.exception_fields(message))
+            self._job.failed(failures.of_exception(message))
         elif isinstance(message, RoleDone):
             self._done(message)
         elif isinstance(message, RoleExited):
@@ -157,240 +167,185 @@ class Controller(Stage):
 
     def _report(self, peer: bytes, message: Report) -> None:
         if message.kind == "pulse":
-            self._coordinator.handle(peer, message, ())
+            self._job.coordinator.handle(peer, message, ())
         elif message.kind == "saved":
-            self._agents.saved(**message.fields)
+            self._job.agents.saved(**message.fields)
         else:
-            self.emit(message.kind, **message.fields)
+            self._job.emit(message.kind, **message.fields)
 
     def _done(self, message: RoleDone) -> None:
-        self._members[message.spec].done = True
+        self._job.members[message.spec].done = True
         self._last_words.pop(message.spec, None)
         if message.spec.role.in_group:
-            self._outcome.summaries[message.spec.rank] = message.summary
-            self._outcome.status = message.status
+            self._job.outcome.summaries[message.spec.rank] = message.summary
+            self._job.outcome.status = message.status
         elif message.spec.role is Role.SERVER:
-            self._outcome.servers[message.spec.rank] = message.summary
-        if self._members.group_done() and not self._generation.released:
-            self._generation.released = True
-            for spec in (*self.roles(Role.EVALUATOR), *self.roles(Role.SERVER)):
-                self.send(spec, Stop())
+            self._job.outcome.servers[message.spec.rank] = message.summary
+        if self._job.members.group_done() and not self._job.generation.released:
+            self._job.generation.released = True
+            for spec in (*self._job.roles(Role.EVALUATOR), *self._job.roles(Role.SERVER)):
+                self._job.send(spec, Stop())
 
     def _exited(self, message: RoleExited) -> None:
-        member = self._members[message.spec]
+        member = self._job.members[message.spec]
         member.exited = True
-        reported = any(failure.spec == message.spec for failure in self._failures)
-        expected = member.done or reported or self._phase is Phase.ENDING
-        if expected or (message.code == 0 and self._topology.role is Role.SCRIPT):
+        reported = any(failure.spec == message.spec for failure in self._job.failures)
+        expected = member.done or reported or self._job.phase is Phase.ENDING
+        if expected or (message.code == 0 and self._job.topology.role is Role.SCRIPT):
             return
         if message.code == 0:
-            # Its agent's word can be heard before its own, which come another way.
-            self._last_words[message.spec] = time.monotonic() + SETTLE_SECONDS
+            # Its agent's message can arrive before its own, which come another way.
+            self._last_words[message.spec] = self._job.clock() + SETTLE_SECONDS
         else:
-            self._failed(failures.of_exit(message.spec, message.code, message.out_of_memory))
-
-    def _failed(self, failure: Failure) -> None:
-        if self._phase not in (Phase.RUNNING, Phase.SETTLING):
-            return
-        if self._can_replace(failure):
-            self._replace(failure)
-            return
-        self._settle(failure)
-
-    def _settle(self, failure: Failure) -> None:
-        self._failures.append(failure)
-        if self._phase is Phase.RUNNING:
-            self._phase = Phase.SETTLING
-            self._settle_until = time.monotonic() + SETTLE_SECONDS
-
-    def _can_replace(self, failure: Failure) -> bool:
-        """Whether just this role is started again, while the others go on."""
-        running = self._phase is Phase.RUNNING and self._generation.begun
-        # A server needs something to return to; before that, all start again.
-        saved = failure.spec.role is not Role.SERVER or self._restarts.can_restore_servers
-        together = failure.cause is failures.Cause.DEADLOCK
-        elastic = self._coordinator.elastic and not self._signals.count and not together
-        return elastic and running and saved and self._restarts.allow(failure)
-
-    def _replace(self, failure: Failure) -> None:
-        lost = failure.spec
-        spec = msgspec.structs.replace(lost, attempt=lost.attempt + 1)
-        self._tell_of(lost, "worker_lost", reason=failure.message, cause=failure.cause.label)
-        self._generation.replace(lost, spec)
-        self._coordinator.lost(lost)
-        self._server.send(self._agents.peers[lost.node], EndRole(lost))
-        self._restarts.plan_role(spec, failure, self._generation.number, time.monotonic())
+            self._job.failed(failures.of_exit(message.spec, message.code, message.out_of_memory))
 
     # What time brings
 
     def _tick(self) -> None:
-        now = time.monotonic()
-        self._coordinator.tick(now)
+        now = self._job.clock()
+        held_up, self._ticked = now - self._ticked, now
+        if held_up > HELD_UP_SECONDS:
+            self._job.agents.forgive(held_up)
+            self._job.members.forgive(held_up)
+        self._job.coordinator.tick(now)
         self._notice_signals(now)
+        self._lost.notice()
+        self._job.agents.settle()
         self._notice_stalls(now)
         self._notice_ends(now)
-        self._notice_agents(now)
         self._start_what_is_due(now)
-        settled = now >= self._settle_until or len(self._failures) == len(self._members.all())
-        if self._phase is Phase.SETTLING and settled:
-            self._end_generation(grace=0.0 if self._graceful else 5.0)
-        if self._phase is Phase.ENDING and self._members.all_exited():
-            self._act_on_failure()
+        if self._job.phase is Phase.SETTLING and len(self._job.failures) == len(
+            self._job.members.all()
+        ):
+            self._job.deadline = now
+        if now >= self._job.deadline:
+            self._job.deadline = math.inf
+            self._job.trigger(Trigger.LATE)
+        if self._job.phase is Phase.ENDING and self._job.members.all_exited():
+            self._act_on_end()
 
     def _start_what_is_due(self, now: float) -> None:
-        if self._phase is Phase.PREPARING:
-            point = self._restarts.generation_due(now)
-            if point is not None:
-                self._start_generation(point.checkpoint)
-        for spec in self._restarts.waiting:
-            self._members.seen(spec, now)  # it cannot show signs of life yet
-        for item in self._restarts.roles_due(now) if self._phase is Phase.RUNNING else ():
+        if self._job.phase is Phase.GATHERING and self._job.agents.complete:
+            self._job.trigger(Trigger.COMPLETE)
+        if self._job.phase is Phase.PREPARING and self._job.restarts.generation_is_due(now):
+            self._job.trigger(Trigger.DUE)
+        if self._job.phase is not Phase.RUNNING:
+            return
+        self._lost.start_returned()
+        for spec in (*self._lost.waiting, *self._job.restarts.waiting):
+            self._job.members.seen(spec, now)  # it cannot show signs of life yet
+        for item in self._job.restarts.roles_due(now):
             self._start_replacement(item)
 
     def _start_replacement(self, item: Replacement) -> None:
         spec, checkpoint = item.spec, item.point.checkpoint
         if checkpoint is None and spec.role is Role.SERVER:
             # There is nothing to return to, so all start again; that is the same restart.
-            self._restarts.take_back()
-            self._members[spec].exited = True
-            self._settle(item.failure)
+            self._job.restarts.take_back()
+            self._job.members[spec].exited = True
+            self._job.failures.append(item.failure)
+            self._job.trigger(Trigger.FAILED)
             return
-        self._generation.starts(spec, checkpoint)
-        self._agents.start_roles(spec.node, [spec], checkpoint)
-
-    def _notice_agents(self, now: float) -> None:
-        lost = self._cluster.failed()
-        if lost is not None and self._phase is not Phase.OVER:
-            if lost.agent is not None:
-                self.emit("worker_lost", **self._agents.describe(lost.agent, lost))
-            self._begin_anew(lost.reason)
-            self._agents.start_again()
-        self._agents.tick(now, gathering=self._phase is Phase.GATHERING)
+        self._job.generation.starts(spec, checkpoint)
+        self._job.agents.start_roles(spec.node, [spec], checkpoint)
 
     def _notice_stalls(self, now: float) -> None:
-        if self._phase is Phase.RUNNING:
-            for failure in self._vigil.failures(self._members, now):
-                self._failed(failure)
+        if self._job.phase is Phase.RUNNING:
+            for failure in self._stall_watch.failures(self._job.members, now):
+                self._job.failed(failure)
 
     def _show_stacks(self, spec: RoleSpec, reason: str) -> None:
-        self.emit("warning", text=f"the Python stacks of {spec.name} follow: {reason}")
-        self._server.send(self._agents.peers[spec.node], ShowStacks(spec))
+        self._job.emit("warning", text=f"the Python stacks of {spec.name} follow: {reason}")
+        self._job.agents.send(spec.node, ShowStacks(spec))
 
     def _notice_ends(self, now: float) -> None:
         for spec in [spec for spec, until in self._last_words.items() if now >= until]:
             del self._last_words[spec]
-            self._failed(failures.of_exit(spec, 0))
-        if self._phase is Phase.RUNNING and self._members.all_exited() and not self._last_words:
-            self._phase = Phase.RUNNING if self._agents.carrying else Phase.OVER
+            self._job.failed(failures.of_exit(spec, 0))
+        done = self._job.phase is Phase.RUNNING and self._job.members.all_exited()
+        if done and not self._last_words and not self._job.agents.carrying:
+            self._job.trigger(Trigger.FINISHED)
 
     def _notice_signals(self, now: float) -> None:
-        if self._phase in (Phase.ENDING, Phase.OVER):
-            return
-        wish = self._signals.wish(now, self._recovery.grace_seconds)
-        if wish is Wish.STOP and self._phase in (Phase.GATHERING, Phase.PREPARING):
-            self._phase = Phase.OVER
-        elif wish is Wish.STOP and self._graceful:
-            self.emit("warning", text="stopping after this step; once more to end at once")
-            self._coordinator.stop()
-        elif wish is not Wish.NONE:
-            self._end_generation(grace=5.0 if wish is Wish.STOP else 0.0)
+        wish = self._job.signals.wish(now, self._job.recovery.grace_seconds)
+        if wish is not Wish.NONE:
+            stops = wish is Wish.STOP and self._graceful
+            self._job.trigger(Trigger.STOP if stops else Trigger.END)
 
-    # What is done
+    # What is done, see `phases`
 
-    def _begin_anew(self, reason: str) -> None:
-        """Agents are gone, and all roles with them: wait for new ones, if that may be."""
-        if self._signals.count or not self._restarts.left:
-            raise WorkerLostError(f"an agent ended before its time: {reason}")
-        self._agents.forget()
-        self._restarts.cancel()
-        self._generation.number += 1
-        self._phase = Phase.GATHERING
-        self._restarts.decide(self._generation.number, reason, time.monotonic())
+    def _choose_start(self) -> None:
+        for kind, fields in self._job.agents.begin(self._job.topology.labels):
+            self._job.emit(kind, **fields)
+        self._job.restarts.plan_generation(first=self._job.generation.number == 0)
 
-    def _start_if_complete(self) -> None:
-        if self._phase is Phase.GATHERING and self._agents.complete:
-            for kind, fields in self._agents.begin(self._topology.labels):
-                self.emit(kind, **fields)
-            self._plan_generation()
-
-    def _plan_generation(self) -> None:
-        """Start one as soon as it is known what from, and its delay is over."""
-        self._phase = Phase.PREPARING
-        self._restarts.plan_generation(first=self._generation.number == 0)
-
-    def _start_generation(self, checkpoint: str | None) -> None:
-        self._failures.clear()
+    def _start_roles(self) -> None:
+        checkpoint = self._job.restarts.take_generation().checkpoint
+        self._job.failures.clear()
         self._last_words.clear()
-        number = self._generation.number
-        self._coordinator.begin(number)
+        number = self._job.generation.number
+        self._job.coordinator.begin(number)
         self._rendezvous.begin(number)
-        self._vigil.begin()
-        specs = self._topology.place(self._cluster.agents, number)
+        self._stall_watch.begin(self._job.clock())
+        specs = self._job.topology.place(self._job.cluster.agents, number)
         everybody = [spec for roles in specs.values() for spec in roles]
-        self._generation = self._make_generation(number, everybody, checkpoint)
-        self._phase = Phase.RUNNING
-        self.emit("generation", number=number)
+        self._job.begin_generation(number, everybody, checkpoint)
+        self._job.emit("generation", number=number)
         for agent, roles in specs.items():
-            self._agents.start_roles(agent, roles, checkpoint)
+            self._job.agents.start_roles(agent, roles, checkpoint)
 
-    def _make_generation(
-        self, number: int, specs: Iterable[RoleSpec], checkpoint: str | None
-    ) -> Generation:
-        return Generation(number, specs, checkpoint, self._server, self._coordinator.joined)
+    def _wait_for_cause(self) -> None:
+        self._job.deadline = self._job.clock() + SETTLE_SECONDS
 
-    def _end_generation(self, grace: float) -> None:
-        self._phase = Phase.ENDING
-        for spec in self._restarts.waiting:
-            self._members[spec].exited = True  # it has not started
-        self._restarts.cancel()
-        self._agents.tell_all(EndRoles(self._generation.number, grace))
+    def _end_roles(self) -> None:
+        grace = 0.0 if self._graceful or self._job.signals.count > 1 else SCRIPT_SECONDS
+        self._job.deadline = self._job.clock() + grace + END_SECONDS
+        for spec in self._job.restarts.waiting:
+            self._job.members[spec].exited = True  # it has not started
+        self._lost.forget()
+        self._job.restarts.cancel()
+        self._job.agents.send_all(EndRoles(self._job.generation.number, grace))
 
-    def _act_on_failure(self) -> None:
-        if not self._failures or self._signals.count:
-            self._phase = Phase.OVER
-            return
-        root = failures.root_cause(self._failures)
+    def _lose_stuck_agents(self) -> None:
+        agents = {member.spec.node for member in self._job.members.all() if not member.exited}
+        reason = f"its processes have not ended within {END_SECONDS:g} s"
+        self._lost.lose([AgentEnded(reason, agent) for agent in sorted(agents)])
+
+    def _report_late(self) -> None:
+        raise self._job.cluster.late(self._job.agents.overdue())
+
+    def _ask_to_stop(self) -> None:
+        self._job.emit("warning", text="stopping after this step; once more to end at once")
+        self._job.coordinator.stop()
+
+    def _act_on_end(self) -> None:
+        """Try again or not, now that no process of the generation is left."""
+        if self._job.signals.count or self._job.outcome.failure is not None:
+            self._job.trigger(Trigger.FOR_GOOD)
+        elif self._lost.again or self._decide_on_failure():
+            self._lost.replace_missing()
+            self._job.generation.number += 1
+            self._job.trigger(Trigger.AGAIN)
+        else:
+            self._job.trigger(Trigger.FOR_GOOD)
+
+    def _decide_on_failure(self) -> bool:
+        """Return whether the job is tried again after a role has failed."""
+        root = failures.root_cause(self._job.failures)
         if root.cause is not failures.Cause.USER_ERROR:
-            self._tell_of(root.spec, "worker_lost", reason=root.message, cause=root.cause.label)
-        if not self._restarts.allow(root):
-            self._outcome.failure = root
-            self._phase = Phase.OVER
-            return
-        self._generation.number += 1
-        self._restarts.decide(self._generation.number, root.message, time.monotonic())
-        self._plan_generation()
+            self._job.emit_of(root.spec, "worker_lost", reason=root.message, cause=root.cause.label)
+        if not self._job.restarts.allow(root):
+            self._job.outcome.failure = root
+            return False
+        self._job.restarts.decide(self._job.generation.number + 1, root.message, self._job.clock())
+        return True
 
     def _shutdown(self) -> None:
-        self._restarts.close()
-        self._agents.wait_for_all(seconds=10)
-        self._agents.tell_all(Shutdown())
+        signals = self._job.signals.count
+        self._job.restarts.close()
+        self._job.agents.wait_for_all(10, lambda: self._job.signals.count > signals)
+        self._job.agents.send_all(Shutdown())
         try:
-            self._cluster.stop()
+            self._job.cluster.stop()
         finally:
             self._server.close()
-
-    # What is offered to whoever conducts
-
-    def send(self, spec: RoleSpec, message: Messages, buffers: Sequence[Any] = ()) -> None:
-        """See `Stage`."""
-        self._generation.send(spec, message, buffers)
-
-    def send_peer(self, peer: bytes, message: Messages) -> None:
-        """See `Stage`."""
-        self._server.send(peer, message)
-
-    def roles(self, role: Role) -> list[RoleSpec]:
-        """See `Stage`."""
-        return self._generation.roles(role)
-
-    def emit(self, kind: str, **fields: Any) -> None:
-        """See `Stage`."""
-        self._observer.observe(Event(kind, time.time(), fields))
-
-    def _tell_of(self, spec: RoleSpec, kind: str, **fields: Any) -> None:
-        self.emit(kind, rank=spec.rank, role=spec.kind, **fields)
-
-    def fail(self, text: str) -> None:
-        """See `Stage`."""
-        spec = self._members.group()[0].spec
-        self._failed(Failure(spec, failures.Cause.USER_ERROR, text, error="JobFailedError"))

@@ -1,6 +1,5 @@
 """One generation of roles: who is there, where servers are, and what each role starts from."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
@@ -31,9 +30,10 @@ class Generation:
         checkpoint: str | None,
         server: Server[Messages],
         began: Callable[[RoleSpec], None],
+        now: float,
     ) -> None:
         self.number = number
-        self.members = Membership(specs, time.monotonic())
+        self.members = Membership(specs, now)
         self._checkpoint, self._server, self._began = checkpoint, server, began
         #: What roles that took a lost one's place start from.
         self._newer: dict[RoleSpec, str | None] = {}
@@ -42,10 +42,10 @@ class Generation:
         #: Whether workers have begun, and whether they are done and the others may end.
         self.begun = self.released = False
 
-    def joined(self, peer: bytes, message: RoleJoined) -> None:
+    def joined(self, peer: bytes, message: RoleJoined, now: float) -> None:
         """A role is up: send it what it starts from, as soon as it can use it."""
         spec = message.spec
-        self.members.joined(peer, message, time.monotonic())
+        self.members.joined(peer, message, now)
         if spec.role is Role.SERVER:
             self.send(spec, Restore(self._start_of(spec)))
         elif spec.role.in_group:
@@ -60,12 +60,12 @@ class Generation:
         else:
             self._begin_if_complete()
 
-    def replace(self, lost: RoleSpec, spec: RoleSpec) -> None:
+    def replace(self, lost: RoleSpec, spec: RoleSpec, now: float) -> None:
         """A role is lost, and `spec` will take its place.
 
         A lost server's address stays until there is a new one: lists of servers have no gaps.
         """
-        self.members.replace(lost, spec, time.monotonic())
+        self.members.replace(lost, spec, now)
 
     def starts(self, spec: RoleSpec, checkpoint: str | None) -> None:
         """A role in a lost one's place is being started."""

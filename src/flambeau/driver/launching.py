@@ -9,7 +9,7 @@ from flambeau import config
 from flambeau.clusters.base import Cluster, Launch
 from flambeau.clusters.file_transfer.carrier import Carrier, remove_traces
 from flambeau.clusters.file_transfer.file_parts import TOKEN
-from flambeau.clusters.local import LOOPBACK, LocalCluster
+from flambeau.clusters.local import LocalCluster
 from flambeau.clusters.open_files import raise_open_files
 from flambeau.config import Recovery
 from flambeau.driver.controller import Controller
@@ -38,8 +38,8 @@ def run_topology(
     `frames` are data frames of the cluster's engine, by name.
     """
     raise_open_files()
-    placed, host = open_cluster(cluster, frames or {})
-    controller = Controller(topology, placed, observer, recovery, host, graceful=graceful)
+    placed = open_cluster(cluster, frames or {})
+    controller = Controller(topology, placed, observer, recovery, graceful=graceful)
     launch = Launch(
         coordinator=controller.address,
         secret=controller.secret,
@@ -48,7 +48,7 @@ def run_topology(
         fds=fds,
         preload=modules_of(topology.roles),
         threads_per_worker=cluster.threads_per_worker,
-        pinned=isinstance(cluster, config.Local),
+        pinned=placed.pins_cores,
         **_files(cluster, topology.carrier, payload),
     )
     try:
@@ -78,14 +78,14 @@ def _files(
     }
 
 
-def open_cluster(settings: config.Cluster, frames: Mapping[str, Any]) -> tuple[Cluster, str]:
-    """The cluster that settings name, and the address where it finds the coordinator."""
+def open_cluster(settings: config.Cluster, frames: Mapping[str, Any]) -> Cluster:
+    """Return the cluster that settings name; `frames` are data frames of its engine."""
     if isinstance(settings, config.Local):
-        return LocalCluster(), LOOPBACK
+        return LocalCluster()
     try:
-        from flambeau.clusters.spark import SparkCluster, driver_host
+        from flambeau.clusters.spark import SparkCluster
     except ImportError as error:
         raise MissingDependencyError(
             f"cluster=Spark(...) needs PySpark ({error}): pip install 'flambeau[spark]'"
         ) from error
-    return SparkCluster(settings, frames), driver_host(settings)
+    return SparkCluster(settings, frames)

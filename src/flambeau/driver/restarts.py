@@ -85,20 +85,25 @@ class Restarts:
         self._roles.clear()
         self._generation = ComingStart(self._points.choose(again=not first), self._due)
 
-    def plan_role(self, spec: RoleSpec, failure: Failure, generation: int, now: float) -> None:
-        """Start a role in a lost one's place, which is a restart as well."""
-        self.decide(generation, failure.message, now, rank=spec.rank, role=spec.kind)
+    def plan_role(self, spec: RoleSpec, failure: Failure) -> None:
+        """Start a role in a lost one's place, after `decide`."""
         found = self._points.choose(again=True)
         self._roles.append(Replacement(found, self._due, spec, failure))
 
-    def generation_due(self, now: float) -> StartingPoint | None:
-        """Where the planned generation starts, if it is time for it; asked once."""
-        coming = self._generation
-        if coming is None or not coming.ready(now):
-            return None
-        self._generation = None
-        self._warn(coming.point)
-        return coming.point
+    def withdraw(self, agent: int) -> None:
+        """Do not start roles on an agent that is gone."""
+        self._roles = [item for item in self._roles if item.spec.node != agent]
+
+    def generation_is_due(self, now: float) -> bool:
+        """Return whether it is time to start the planned generation."""
+        return self._generation is not None and self._generation.ready(now)
+
+    def take_generation(self) -> StartingPoint:
+        """Return where the generation starts that is due; once."""
+        assert self._generation is not None
+        point, self._generation = self._generation.point, None
+        self._warn(point)
+        return point
 
     def roles_due(self, now: float) -> list[Replacement]:
         """Roles that it is time to start; each is given once."""

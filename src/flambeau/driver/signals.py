@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM, counted instead of obeyed at once."""
 
+import math
 import signal
 import threading
 from collections.abc import Iterator
@@ -24,16 +25,22 @@ class Signals:
     def __init__(self) -> None:
         self.count = 0
         self.last: signal.Signals | None = None
-        self._deadline: float | None = None
+        self._answered = 0
+        self._deadline = math.inf
 
     def wish(self, now: float, grace_seconds: float) -> Wish:
-        """What is asked for: to stop, then, after a second signal or the time of grace, to end."""
-        if not self.count:
-            return Wish.NONE
-        if self._deadline is None:
-            self._deadline = now + grace_seconds
-            return Wish.STOP
-        return Wish.END if self.count > 1 or now > self._deadline else Wish.NONE
+        """Return what is asked for, each time once.
+
+        To stop; then, with each further signal and after the time of grace, to end.
+        """
+        if self.count > self._answered:
+            first, self._answered = self._answered == 0, self.count
+            self._deadline = now + grace_seconds if first else math.inf
+            return Wish.STOP if first and self.count == 1 else Wish.END
+        if now > self._deadline:
+            self._deadline = math.inf
+            return Wish.END
+        return Wish.NONE
 
     @contextmanager
     def caught(self) -> Iterator[None]:

@@ -1,6 +1,5 @@
 """Watching for roles that are alive and do nothing, or show no sign of life."""
 
-import time
 from collections.abc import Callable
 from typing import final
 
@@ -23,13 +22,15 @@ class StallWatch:
     `show_stacks` is called with a role and what it has not done.
     """
 
-    def __init__(self, recovery: Recovery, show_stacks: Callable[[RoleSpec, str], None]) -> None:
+    def __init__(
+        self, recovery: Recovery, show_stacks: Callable[[RoleSpec, str], None], now: float
+    ) -> None:
         self._recovery, self._show_stacks = recovery, show_stacks
-        self.begin()
+        self.begin(now)
 
-    def begin(self) -> None:
+    def begin(self, now: float) -> None:
         """A generation starts."""
-        self._stalls = Stalls(self._recovery.progress_timeout, time.monotonic())
+        self._stalls = Stalls(self._recovery.progress_timeout, now)
         self._suspects: dict[RoleSpec, float] = {}
 
     def beat(self, message: Heartbeat, now: float) -> None:

@@ -44,10 +44,12 @@ class Client(Generic[Message]):
         max_bytes: int = MAX_HEADER_BYTES,
         encrypt: bool = False,
         share: bool = False,
+        silence_seconds: float | None = None,
     ) -> None:
         """With `share` large buffers go through memory if the server, which must take offers, can.
 
-        Not if they are to be encrypted.
+        Not if they are to be encrypted. A server that does not even answer the transport for
+        `silence_seconds` is a `problem`: its machine is gone, or its process is stopped.
         """
         self._codec, self._max_bytes = codec, max_bytes
         self._context: zmq.Context[Socket] = zmq.Context()
@@ -56,6 +58,9 @@ class Client(Generic[Message]):
         self._problem: str | None = None
         credentials(secret, encrypt=encrypt).show(self.socket)
         set_limits(self.socket, max_bytes)
+        if silence_seconds is not None:
+            self.socket.heartbeat_ivl = int(silence_seconds * 250)
+            self.socket.heartbeat_timeout = int(silence_seconds * 1000)
         # A token is good for one handshake, so the transport must not try again with it.
         self.socket.reconnect_ivl = -1
         # What cannot be delivered any more is dropped at once; `close` gives the rest its time.

@@ -1,13 +1,24 @@
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from flambeau.clusters import agent as agent_module
-from flambeau.clusters.agent import Agent
+from flambeau.clusters.agent import Agent, agent_main
 from flambeau.clusters.base import Launch
 from flambeau.clusters.process_starter import Starter
-from flambeau.coordination.protocol import EndRole, EndRoles, RoleExited, Shutdown, StartRoles
+from flambeau.coordination.file_messages import AgentBeat, AgentJoined
+from flambeau.coordination.protocol import (
+    CODEC,
+    EndRole,
+    EndRoles,
+    RoleExited,
+    Shutdown,
+    StartRoles,
+)
 from flambeau.coordination.roles import Role, RoleSpec
+from flambeau.errors import MessagingError
+from flambeau.messaging import Server, new_secret
 
 
 class FakeProcess:
@@ -121,3 +132,20 @@ def test_an_exit_is_reported_with_its_code(machine: Machine) -> None:
 def test_a_server_computes_with_one_thread(machine: Machine) -> None:
     machine.tell(StartRoles([spec(0, Role.SERVER)]))
     assert machine.roles[0].threads == 1
+
+
+def test_an_agent_without_a_coordinator_ends() -> None:
+    server = Server(CODEC, secret := new_secret(), "127.0.0.1")
+    launch = Launch(server.address, secret, "mine", {})
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(agent_main, launch, 3, "127.0.0.1")
+        kinds = set()
+        while kinds != {AgentJoined, AgentBeat}:
+            envelope = server.receive(10)
+            assert envelope is not None
+            assert isinstance(envelope.message, AgentJoined | AgentBeat)
+            assert envelope.message.agent == 3
+            kinds.add(type(envelope.message))
+        server.close()
+        with pytest.raises(MessagingError, match="the coordinator is gone"):
+            serving.result(timeout=30)

@@ -143,12 +143,39 @@ def test_agents_get_code_and_what_they_begin_with(run: RunDirectory, tmp_path: P
         assert read_checkpoint(copy).step == 4
 
 
+def test_files_of_a_lost_agent_are_not_waited_for(run: RunDirectory, tmp_path: Path) -> None:
+    agents = {number: Elsewhere(tmp_path / str(number), number) for number in (0, 1)}
+    for step in (7, 9):
+        agents[0].save(step)
+    carrier, hears = Carrier(run, keep=2, initial=None), {0: agents[0].hear, 1: agents[1].hear}
+    carrier.saved(7, None, hears)
+    deliver(carrier, {0: agents[0]})
+    carrier.lost(1)
+    assert not carrier.busy
+    assert not checkpoints(run)
+    # What the other one still sends of it is ignored, and the next checkpoint is whole.
+    carrier.sent(FilesSent(0, "checkpoints/step-00000007"), hears)
+    carrier.saved(9, None, {0: agents[0].hear})
+    deliver(carrier, {0: agents[0]})
+    assert [path.name for path in checkpoints(run)] == ["step-00000009"]
+
+
+def test_a_manifest_that_comes_twice_is_the_last_one(run: RunDirectory, tmp_path: Path) -> None:
+    agent = Elsewhere(tmp_path / "0", 0)
+    agent.save(7)
+    carrier, hears = Carrier(run, keep=2, initial=None), {0: agent.hear}
+    for _ in range(2):
+        carrier.saved(7, None, hears)
+        deliver(carrier, {0: agent})
+    assert read_checkpoint(checkpoints(run)[0]).step == 7
+
+
 def test_what_is_too_large_ends_the_job(run: RunDirectory, tmp_path: Path) -> None:
     agent = Elsewhere(tmp_path / "0", 0, limit=10)
     agent.save(1)
     carrier = Carrier(run, keep=1, initial=None)
     carrier.saved(1, None, {0: agent.hear})
-    with pytest.raises(JobFailedError, match="run_dir that driver and executors share"):
+    with pytest.raises(JobFailedError, match="run_dir that all machines share"):
         deliver(carrier, {0: agent})
 
 

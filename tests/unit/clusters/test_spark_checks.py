@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from flambeau.clusters.base import AgentsLost
+from flambeau.clusters.base import AgentEnded
 from flambeau.clusters.spark import (
     driver_host,
     loss_of,
@@ -105,9 +105,9 @@ def test_the_task_and_the_executor_that_were_lost() -> None:
         "tasks) Reason: Command exited with code 137"
     )
     lost = loss_of(RuntimeError(text))
-    assert (lost.agent, lost.executor) == (1, "0")
+    assert (lost.agent, lost.place) == (1, "0")
     assert lost.reason.startswith("ExecutorLostFailure (executor 0 exited")
-    assert loss_of(RuntimeError("Job 3 cancelled")) == AgentsLost("Job 3 cancelled")
+    assert loss_of(RuntimeError("Job 3 cancelled")) == AgentEnded("Job 3 cancelled")
 
 
 class Context:

@@ -71,7 +71,7 @@ def test_files_are_given_back() -> None:
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     with (
         Spool(("train",), str(tmp_path / "nowhere")) as spool,
-        pytest.raises(DataError, match=r"nowhere of an executor: .*spool_dir"),
+        pytest.raises(DataError, match=r"nowhere of a worker's machine: .*spool_dir"),
     ):
         spool.fill(iter([numbers(1)]))
 

@@ -1,9 +1,10 @@
 """What the controller makes of processes that end: their agent's word against their own."""
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
-from flambeau.clusters.base import Cluster, Launch
+from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.config import Recovery
 from flambeau.coordination.file_messages import AgentJoined
 from flambeau.coordination.protocol import (
@@ -45,8 +46,13 @@ class OneWorker(Cluster):
         self._thread = threading.Thread(target=self._serve, args=(launch,))
         self._thread.start()
 
-    def failed(self) -> None:
-        return None
+    coordinator_host = HOST
+
+    def poll(self) -> list[AgentEnded]:
+        return []
+
+    def restart(self, agents: Sequence[int]) -> None:
+        raise AssertionError("the agent does not end")
 
     def stop(self) -> None:
         assert self._thread is not None
@@ -73,7 +79,7 @@ class OneWorker(Cluster):
 
 def run(words: bool) -> Outcome:
     topology, cluster = Topology(1), OneWorker(words)
-    controller = Controller(topology, cluster, Silent(), Recovery(), HOST, graceful=True)
+    controller = Controller(topology, cluster, Silent(), Recovery(), graceful=True)
     return controller.run(Launch(controller.address, controller.secret, "", {}))
 
 

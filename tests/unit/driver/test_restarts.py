@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from fake_stage import spec
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.store import TrainingState, write_checkpoint
-from flambeau.clusters.base import Cluster, Launch
+from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.config import Recovery
 from flambeau.coordination import backoff
 from flambeau.coordination.failures import Failure, of_exit
@@ -64,7 +64,8 @@ def test_a_role_in_a_lost_ones_place_starts_from_the_newest_checkpoint(run: RunD
     restarts.plan_generation(first=True)
     newest = save(run, 8)
     restarts.decide(0, "another was lost just before", now=3.0)
-    restarts.plan_role(spec(1, attempt=1), lost(), 0, now=4.0)
+    restarts.decide(0, "lost", now=4.0)
+    restarts.plan_role(spec(1, attempt=1), lost())
     assert when_due(restarts, 4.9) == []
     assert restarts.waiting == [spec(1, attempt=1)]
     (item,) = when_due(restarts, 5.0)
@@ -111,8 +112,13 @@ class Mortal(Cluster):
         self._thread = threading.Thread(target=self._serve, args=(launch,))
         self._thread.start()
 
-    def failed(self) -> str | None:
-        return None
+    coordinator_host = HOST
+
+    def poll(self) -> list[AgentEnded]:
+        return []
+
+    def restart(self, agents: Sequence[int]) -> None:
+        raise AssertionError("the agent does not end")
 
     def stop(self) -> None:
         assert self._thread is not None
@@ -135,7 +141,7 @@ class Mortal(Cluster):
 
 def run_mortal(max_restarts: int, observer: Observer) -> Outcome:
     recovery = Recovery(max_restarts=max_restarts)
-    controller = Controller(Topology(1), Mortal(), observer, recovery, HOST, graceful=True)
+    controller = Controller(Topology(1), Mortal(), observer, recovery, graceful=True)
     return controller.run(Launch(controller.address, controller.secret, "", {}))
 
 

@@ -19,7 +19,7 @@ class Watched:
     def __init__(self) -> None:
         self.shown: list[RoleSpec] = []
         recovery = Recovery(heartbeat_timeout=5.0, progress_timeout=10.0)
-        self.vigil = StallWatch(recovery, lambda role, reason: self.shown.append(role))
+        self.vigil = StallWatch(recovery, lambda role, reason: self.shown.append(role), 0.0)
         self.members = Membership(ROLES, 0.0)
         for role in ROLES:
             self.members.joined(b"peer", RoleJoined(role, 1), 0.0)

@@ -1,3 +1,7 @@
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import msgspec
@@ -234,6 +238,38 @@ def test_a_client_does_not_wait_forever_for_a_server_that_takes_nothing(
         _send_until_it_fails(client)
     client.close(linger=0)
     server.close()
+
+
+SERVER_PROCESS = """
+import sys
+from test_server_client import CODEC, HOST, Server
+server = Server(CODEC, bytes.fromhex(sys.argv[1]), HOST)
+print(server.address, flush=True)
+while True:
+    envelope = server.receive(1)
+    if envelope is not None:
+        server.send(envelope.peer, envelope.message)
+"""
+
+
+def test_a_server_that_is_stopped_is_a_problem_for_those_who_care() -> None:
+    command = [sys.executable, "-c", SERVER_PROCESS, SECRET.hex()]
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=paths) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        watching = Client(CODEC, SECRET, address, silence_seconds=0.4)
+        patient = Client(CODEC, SECRET, address)
+        for client in (watching, patient):
+            client.send(Note("hello"))
+            assert client.receive(SOON) is not None
+        process.send_signal(signal.SIGSTOP)
+        _wait_for_problem(watching)
+        assert watching.problem == f"{address} ended the connection"
+        assert patient.problem is None
+        process.kill()
+    for client in (watching, patient):
+        client.close(linger=0)
 
 
 def _wait_for_problem(client: Client[Note]) -> None:

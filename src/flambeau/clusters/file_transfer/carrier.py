@@ -94,7 +94,9 @@ class Carrier:
         """A piece of a file; what commits a checkpoint has to wait."""
         directory, _, name = part.path.rpartition("/")
         if name == MANIFEST:
-            self._manifests.setdefault(directory, bytearray()).extend(data)
+            if part.start == 0:
+                self._manifests[directory] = bytearray()
+            self._manifests[directory].extend(data)
         else:
             write_part(self._run.path / INCOMING, part, data)
 
@@ -103,16 +105,18 @@ class Carrier:
         if message.too_large:
             raise JobFailedError(
                 f"the checkpoint {message.directory} has {message.too_large >> 20:,} MB on one "
-                "executor, more than Spark(carry_mb=...) lets travel to the driver: name a folder "
-                "that all machines reach with Spark(depot='hdfs://...'; any fsspec URL), raise the "
-                "limit, or choose a run_dir that driver and executors share"
+                "machine, more than carry_mb= of the cluster lets travel to the driver: name a "
+                "folder that all machines reach with depot='hdfs://...' (any fsspec URL) of the "
+                "cluster, raise the limit, or choose a run_dir that all machines share"
             )
+        missing = self._coming.get(message.directory)
+        if missing is None:
+            return  # given up
         self._stored.setdefault(message.directory, []).extend(message.stored)
         if message.gone:
             self._gone.add(message.directory)
-        missing = self._coming.get(message.directory, set())
         missing.discard(message.agent)
-        if missing or message.directory not in self._coming:
+        if missing:
             return
         del self._coming[message.directory]
         stored = self._stored.pop(message.directory)
@@ -122,6 +126,15 @@ class Carrier:
         assert self.depot is not None
         target = self._run.path / INCOMING
         self._fetching[message.directory] = self._fetcher.submit(self.depot.take, stored, target)
+
+    def lost(self, agent: int) -> None:
+        """Give up checkpoints of which an agent that is gone has files."""
+        for directory in [name for name, missing in self._coming.items() if agent in missing]:
+            del self._coming[directory]
+            for waiting in (self._manifests, self._best, self._stored):
+                waiting.pop(directory, None)
+            self._gone.discard(directory)
+            shutil.rmtree(self._run.path / INCOMING / directory, ignore_errors=True)
 
     def settle(self, agents: dict[int, Send]) -> None:
         """Take in what has been fetched from the depot."""

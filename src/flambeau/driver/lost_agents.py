@@ -1,0 +1,166 @@
+"""What becomes of a job when it loses agents: they are replaced, alone or together, or it fails."""
+
+from collections.abc import Sequence
+from typing import final
+
+from flambeau.clusters.base import AgentEnded
+from flambeau.coordination.failures import Cause, Failure
+from flambeau.coordination.membership import Member
+from flambeau.coordination.roles import Role, RoleSpec
+from flambeau.driver.phases import Phase, Trigger
+from flambeau.driver.running_job import RunningJob
+
+
+@final
+class LostAgents:
+    """Notices that agents are gone, and has them replaced.
+
+    Where the cluster replaces single agents and the strategy allows it, the other workers continue
+    until the lost ones are back; otherwise all roles start again from the last checkpoint.
+    """
+
+    def __init__(self, job: RunningJob) -> None:
+        self._job = job
+        #: Those that are being replaced while the others train, and why.
+        self._returning: dict[int, Failure] = {}
+        #: Whether the generation is being ended in order to start again.
+        self.again = False
+        #: Those that had nothing left to do.
+        self._unreplaced: set[int] = set()
+
+    def notice(self) -> None:
+        """Ask the cluster, and look for agents that are silent or have not come in time."""
+        job = self._job
+        timeout = job.recovery.heartbeat_timeout
+        silence = f"no sign of life for {timeout:g} s (recovery.heartbeat_timeout)"
+        ended = job.cluster.poll()
+        named = {each.agent for each in ended}
+        silent = [agent for agent in job.agents.silent(timeout) if agent not in named]
+        ended += [AgentEnded(silence, agent) for agent in silent]
+        if ended:
+            self.lose(ended)
+        late = job.agents.overdue()
+        if late and job.phase is Phase.GATHERING:
+            job.trigger(Trigger.LATE)
+        elif late and job.phase is Phase.RUNNING and self._returning:
+            limit = f"nothing has replaced it within {job.cluster.patience:g} s"
+            self._give_up(late, self._failure_of(AgentEnded(limit, late[0]), late))
+
+    def lose(self, ended: Sequence[AgentEnded], *, restart: bool = True) -> None:
+        """Act on the end of agents, and of their roles with them.
+
+        `restart`: the cluster has not started others in their place by itself.
+        """
+        job = self._job
+        named = [each.agent for each in ended if each.agent is not None]
+        single = job.cluster.replaces_single_agents and len(named) == len(ended)
+        gone = named if single else list(range(job.cluster.agents))
+        needed, failure = self._needs(gone), self._failure_of(ended[0], gone)
+        if needed:
+            self._emit(ended)
+        job.agents.lose(gone)
+        for agent in gone:
+            job.restarts.withdraw(agent)
+        if not needed:
+            self._mark_exited(gone)
+            self._unreplaced.update(gone)
+            return
+        if job.signals.count or not (job.restarts.left or self.again):
+            self._give_up(gone, failure)
+            return
+        if restart:
+            job.cluster.restart(gone)
+        if single and self._others_continue(gone):
+            self._await_return(gone, failure)
+        else:
+            self._begin_again(gone, failure)
+
+    def start_returned(self) -> None:
+        """Start the roles of agents that have come back while the others trained."""
+        job = self._job
+        for agent in [agent for agent in self._returning if job.agents.is_ready(agent)]:
+            failure = self._returning.pop(agent)
+            if not job.agents.brought_the_same(agent):
+                # Tasks name rows that nobody has any more, so all start again: the same restart.
+                self.again = True
+                job.trigger(Trigger.LOST)
+                return
+            for member in self._working([agent]):
+                job.restarts.plan_role(member.spec, failure)
+
+    def replace_missing(self) -> None:
+        """Have all agents that another generation needs."""
+        self.again = False
+        missing = sorted(self._unreplaced)
+        self._unreplaced.clear()
+        if missing:
+            self._job.agents.lose(missing)
+            self._job.cluster.restart(missing)
+
+    @property
+    def waiting(self) -> list[RoleSpec]:
+        """Roles whose agent has not come back."""
+        return [member.spec for member in self._working(list(self._returning))]
+
+    def forget(self) -> None:
+        """The generation is being ended; roles that wait for their agent will not start in it."""
+        self._mark_exited(list(self._returning))
+
+    def _working(self, agents: Sequence[int]) -> list[Member]:
+        members = [member for agent in agents for member in self._job.members.of_agent(agent)]
+        return [member for member in members if not (member.done or member.exited)]
+
+    def _needs(self, agents: Sequence[int]) -> bool:
+        """Return whether these have anything left to do."""
+        if self._job.phase is Phase.RUNNING:
+            return self._job.agents.carrying or bool(self._working(agents))
+        return self._job.phase is not Phase.OVER
+
+    def _failure_of(self, ended: AgentEnded, gone: Sequence[int]) -> Failure:
+        job = self._job
+        who = "an agent" if ended.agent is None else job.agents.where(ended.agent)
+        roles = job.members.of_agent(gone[0]) or job.members.all()
+        spec = roles[0].spec if roles else RoleSpec(job.topology.role, 0, 1, 0, 1, gone[0], 0)
+        return Failure(spec, Cause.DIED, f"{who} ended before its time: {ended.reason}")
+
+    def _emit(self, ended: Sequence[AgentEnded]) -> None:
+        for each in ended:
+            if each.agent is not None:
+                fields = self._job.agents.loss_fields(each)
+                for member in self._working([each.agent]):
+                    self._job.emit_of(member.spec, "worker_lost", **fields)
+
+    def _give_up(self, gone: Sequence[int], failure: Failure) -> None:
+        if not self._job.signals.count:
+            self._job.outcome.failure = failure
+        self._mark_exited(gone)
+        self._job.trigger(Trigger.LOST_FOR_GOOD)
+
+    def _others_continue(self, gone: Sequence[int]) -> bool:
+        serves = any(member.spec.role is Role.SERVER for member in self._working(gone))
+        return self._job.is_elastic and (not serves or self._job.restarts.can_restore_servers)
+
+    def _await_return(self, gone: Sequence[int], failure: Failure) -> None:
+        job = self._job
+        job.restarts.decide(job.generation.number, failure.message, job.clock())
+        for agent in gone:
+            self._returning[agent] = failure
+            for member in job.members.of_agent(agent):
+                member.exited = member.exited or member.done
+            for member in self._working([agent]):
+                job.make_room(member.spec)
+
+    def _begin_again(self, gone: Sequence[int], failure: Failure) -> None:
+        job = self._job
+        self._mark_exited(gone)
+        if not self.again:
+            number = job.generation.number + (job.phase not in (Phase.GATHERING, Phase.PREPARING))
+            job.restarts.decide(number, failure.message, job.clock())
+        job.trigger(Trigger.LOST)
+        self.again = job.phase is Phase.ENDING
+
+    def _mark_exited(self, agents: Sequence[int]) -> None:
+        for agent in agents:
+            self._returning.pop(agent, None)
+            for member in self._job.members.of_agent(agent):
+                member.exited = True
