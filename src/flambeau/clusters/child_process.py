@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
+from flambeau.clusters import outside_signals
 from flambeau.clusters.open_files import raise_open_files
-from flambeau.coordination.roles import RoleSpec
+from flambeau.coordination.roles import Role, RoleSpec
 
 _LENGTH = struct.Struct("<I")
 _PR_SET_PDEATHSIG = 1
@@ -46,11 +47,16 @@ def write_spec(pipe: int, spec: ChildSpec) -> None:
 def attach(pipe: int) -> ChildSpec:
     """Called first in a child: its spec. From here on it ends when its agent does."""
     die_with_parent()
+    outside_signals.withstand()
     raise_open_files()
-    faulthandler.register(STACKS_SIGNAL, file=2, all_threads=True)
     os.set_inheritable(pipe, False)
     (length,) = _LENGTH.unpack(read_exactly(pipe, _LENGTH.size))
     child = msgspec.msgpack.decode(read_exactly(pipe, length), type=ChildSpec)
+    if child.spec.role is Role.SCRIPT:
+        outside_signals.restore()
+    else:
+        outside_signals.let_forks_be_terminated()
+    faulthandler.register(STACKS_SIGNAL, file=2, all_threads=True)
     threading.Thread(target=_end_with, args=(pipe,), name="flambeau-life", daemon=True).start()
     if child.cores:
         os.sched_setaffinity(0, child.cores)

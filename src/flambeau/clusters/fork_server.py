@@ -23,6 +23,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
+from flambeau.clusters import outside_signals
 from flambeau.clusters.child_process import die_with_parent, read_exactly
 from flambeau.clusters.open_files import raise_open_files
 from flambeau.clusters.shared_socket import Entrance
@@ -259,6 +260,7 @@ def load(modules: list[str]) -> None:
 
 def main(descriptor: int, folder: str, *preload: str) -> None:
     """Serve agents; in a fork, run the role."""
+    outside_signals.withstand()
     os.set_inheritable(descriptor, False)
     raise_open_files()
     with socket.socket(fileno=descriptor) as given:

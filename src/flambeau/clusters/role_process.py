@@ -42,7 +42,10 @@ class RunningRole:
         write_spec(self._lifeline, child)
 
     def end(self, grace: float) -> None:
-        """Ask it to end, and after `grace` seconds (see `enforce`) make it."""
+        """Kill it; with `grace`, which is for scripts, ask by SIGTERM and kill it that much later.
+
+        Other roles do nothing on SIGTERM, see `outside_signals`.
+        """
         if self.process.pid is None:
             grace = 0  # it has not begun
         if grace > 0 and self.kill_at is None:

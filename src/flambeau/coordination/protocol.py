@@ -62,7 +62,7 @@ class StartRoles(Message, frozen=True):
 
 
 class EndRoles(Message, frozen=True):
-    """End the roles of this generation, after `grace` seconds by force."""
+    """End the roles of this generation; scripts get SIGTERM `grace` seconds before."""
 
     generation: int
     grace: float

@@ -298,7 +298,8 @@ class Controller:
         self._job.deadline = self._job.clock() + SETTLE_SECONDS
 
     def _end_roles(self) -> None:
-        grace = 0.0 if self._graceful or self._job.signals.count > 1 else SCRIPT_SECONDS
+        asks = self._job.topology.role is Role.SCRIPT and self._job.signals.count <= 1
+        grace = SCRIPT_SECONDS if asks else 0.0
         self._job.deadline = self._job.clock() + grace + END_SECONDS
         for spec in self._job.restarts.waiting:
             self._job.members[spec].exited = True  # it has not started

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from flambeau.clusters.child_process import ChildSpec, write_spec
@@ -14,7 +15,7 @@ from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.kernels.cores import usable_cores
 
 ECHO = """
-import json, os, resource, sys
+import json, os, resource, signal, sys
 few = 64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, few)
 from flambeau.clusters.child_process import attach
@@ -23,6 +24,8 @@ seen = {
     "secret": child.secret.hex(), "rank": child.spec.rank, "payload": child.payload,
     "last_path": sys.path[-1], "cores": sorted(os.sched_getaffinity(0)),
     "files": resource.getrlimit(resource.RLIMIT_NOFILE),
+    "signals": [getattr(signal.getsignal(n), "__name__", "default")
+                for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)],
 }
 print(json.dumps(seen), flush=True)
 sys.stdin.read()
@@ -66,11 +69,11 @@ def child() -> Iterator[Child]:
     child.process.communicate()
 
 
-def make_spec(size: int) -> ChildSpec:
+def make_spec(size: int, role: Role = Role.WORKER) -> ChildSpec:
     return ChildSpec(
         coordinator="tcp://127.0.0.1:1",
         secret=b"\x00\xff",
-        spec=SPEC,
+        spec=msgspec.structs.replace(SPEC, role=role),
         payload={"text": "x" * size},
         python_path=["/added/by/the/agent"],
         cores=CORE,
@@ -89,10 +92,18 @@ def test_a_child_is_told_all_and_ends_with_its_agent(child: Child) -> None:
         "last_path": "/added/by/the/agent",
         "cores": CORE,
         "files": [min(FILES, MOST), FILES],
+        "signals": ["_do_nothing"] * 4,
     }
     assert child.process.poll() is None
     child.let_go()
     assert child.process.wait(timeout=30) == -signal.SIGKILL
+
+
+def test_a_script_has_the_signal_handlers_of_any_python_program(child: Child) -> None:
+    write_spec(child.lifeline, make_spec(1, Role.SCRIPT))
+    assert child.process.stdout is not None
+    seen = json.loads(child.process.stdout.readline())
+    assert seen["signals"] == ["default_int_handler", "default", "default", "default"]
 
 
 def test_a_child_whose_agent_ends_before_it_speaks_says_so(child: Child) -> None:
