@@ -75,11 +75,13 @@ def events(run: Path, kind: str) -> list[dict]:
 
 
 def test_a_function_on_every_task(spark: "SparkSession") -> None:
-    def where() -> tuple[str, str]:
-        return os.environ["RANK"], os.environ["WORLD_SIZE"]
+    def where() -> list[str]:
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
+        return [os.environ[name] for name in names]
 
     cluster = fb.Spark(2, session=spark)
-    assert fb.run(where, cluster=cluster) == [("0", "2"), ("1", "2")]
+    # Each task has an agent of its own; both are on one machine.
+    assert fb.run(where, cluster=cluster) == [["0", "2", "0", "2", "0"], ["1", "2", "1", "2", "0"]]
 
 
 def test_a_data_frame_is_spooled_once_and_trained_on(spark: "SparkSession", tmp_path: Path) -> None:

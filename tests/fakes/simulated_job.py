@@ -100,7 +100,8 @@ class SimulatedAgent:
             self.job.inbox.append(Envelope(self.peer, message, ()))
 
     def join(self) -> None:
-        self.say(AgentJoined(self.number, f"host-{self.number}", True, self.incarnation))
+        host = self.job.hosts.get(self.number, f"host-{self.number}")
+        self.say(AgentJoined(self.number, host, host, [0, 1], True, self.incarnation))
         if self.job.cluster.brings_rows:
             self.say(Spooled(self.number, {"train": self.job.rows_of(self)}, 10))
 
@@ -215,6 +216,8 @@ class SimulatedJob(Observer):
         self.now = 0.0
         #: How long an agent takes to join, if it is not like the others.
         self.join_seconds: dict[int, float] = {}
+        #: Where the next one of a number is, if it does not have a host of its own.
+        self.hosts: dict[int, str] = {}
         self.inbox: deque[Envelope[Messages]] = deque()
         self.agents: list[SimulatedAgent] = []
         self.events: list[Event] = []

@@ -15,6 +15,7 @@ from flambeau.clusters.base import Launch
 from flambeau.clusters.cores import plan_cores
 from flambeau.clusters.file_transfer.file_parts import INIT, sees, write_part
 from flambeau.clusters.file_transfer.mirror import Mirror
+from flambeau.clusters.machine import machine_identity
 from flambeau.clusters.out_of_memory import OutOfMemoryKills
 from flambeau.clusters.process_starter import make_starter
 from flambeau.clusters.role_process import OutputLines, RunningRole
@@ -55,11 +56,17 @@ SILENCE_SECONDS = 120.0
 
 
 def agent_main(
-    launch: Launch, agent: int, host: str, fill: Callable[[], "Spool"] | None = None
+    launch: Launch,
+    agent: int,
+    host: str,
+    fill: Callable[[], "Spool"] | None = None,
+    *,
+    machine: str | None = None,
 ) -> None:
     """Serve the coordinator until it says `Shutdown`. Leaves no process behind.
 
-    `fill` takes in the data that the engine brings, for the roles to read.
+    `fill` takes in the data that the engine brings, for the roles to read. `machine` is for
+    launchers that know better than the kernel which agents are on one machine.
     """
     mirror = None
     if launch.token and not sees(launch.payload["run_dir"], launch.token):
@@ -67,9 +74,11 @@ def agent_main(
         launch = dataclasses.replace(launch, payload=_as_seen(launch.payload, mirror))
     client = Client(CODEC, launch.secret, launch.coordinator, silence_seconds=SILENCE_SECONDS)
     worker, incarnation = Agent(launch, client, mirror), uuid.uuid4().hex
+    where = machine or machine_identity()
+    hello = AgentJoined(agent, host, where, usable_cores(), mirror is None, incarnation)
     with beating(launch, AgentBeat(agent, incarnation)):
         try:
-            worker.serve(AgentJoined(agent, host, mirror is None, incarnation), fill)
+            worker.serve(hello, fill)
         finally:
             worker.close()
 
@@ -228,7 +237,8 @@ class Agent:
             return usable_cores(), 1  # what is not a worker fits in between
         if not self._launch.pinned:
             return [], self._launch.threads_per_worker or 1
-        return plan_cores(spec.local_world, self._launch.threads_per_worker)[spec.local_rank]
+        part, parts = spec.core_share
+        return plan_cores(parts, self._launch.threads_per_worker)[part]
 
     def _forward(self, role: RunningRole, lines: OutputLines) -> None:
         text = lines.read()

@@ -27,7 +27,7 @@ def split_cores(cores: Sequence[int], workers: int) -> list[list[int]] | None:
 
 
 def plan_cores(workers: int, threads: int | None) -> list[tuple[list[int], int]]:
-    """For each worker of this machine: its cores (none: not pinned) and its thread count."""
+    """Return cores (none: not pinned) and threads of each worker that shares an agent's cores."""
     cores = usable_cores()
     quota = core_quota()
     limited = quota is not None and quota < len(cores)

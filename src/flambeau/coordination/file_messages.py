@@ -14,11 +14,14 @@ from flambeau.coordination.roles import Message
 class AgentJoined(Message, frozen=True):
     """An agent is there; `shares`: it sees the driver's run directory.
 
+    Agents with the same `machine` can share memory, GPUs and `cores`, those that each may use.
     Every process or thread that has been agent number `agent` has an `incarnation` of its own.
     """
 
     agent: int
     host: str
+    machine: str
+    cores: list[int]
     shares: bool = True
     incarnation: str = ""
 

@@ -33,8 +33,10 @@ class Message(msgspec.Struct, frozen=True, tag=True):
 class RoleSpec(msgspec.Struct, frozen=True):
     """One child process to start.
 
-    A new `generation` starts all roles of a job again; `attempt` counts the processes that have had
-    this role in one generation.
+    `node` is the number of its agent, `machine` that of the machine on which it runs; local ranks
+    count all workers of a machine, also those of other agents. `core_share` says which of how many
+    parts of its agent's cores a worker has. A new `generation` starts all roles of a job again;
+    `attempt` counts the processes that have had this role in one generation.
     """
 
     role: Role
@@ -45,6 +47,8 @@ class RoleSpec(msgspec.Struct, frozen=True):
     node: int
     generation: int
     attempt: int = 0
+    machine: int = 0
+    core_share: tuple[int, int] = (0, 1)
 
     @property
     def kind(self) -> str:

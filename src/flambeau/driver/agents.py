@@ -52,7 +52,8 @@ class Agents:
         self._present: dict[int, Present] = {}
         #: Since when the others are awaited.
         self._absent = dict.fromkeys(range(cluster.agents), clock())
-        self._hosts: dict[int, str] = {}
+        #: The last one of each number, also of those that were lost.
+        self._known: dict[int, AgentJoined] = {}
         self._spooling = ""
         #: The rows that the current generation reads, by agent.
         self._rows: dict[int, dict[str, list[int]]] = {}
@@ -68,7 +69,7 @@ class Agents:
         """Note that an agent has come."""
         self._present[message.agent] = Present(peer, message, self._clock())
         self._absent.pop(message.agent, None)
-        self._hosts[message.agent] = message.host
+        self._known[message.agent] = message
 
     def beat(self, message: AgentBeat) -> None:
         """Note a sign of life; one of an earlier incarnation means nothing."""
@@ -122,6 +123,11 @@ class Agents:
         present = self._present.get(agent)
         return present is not None and (not self._cluster.brings_rows or present.spool is not None)
 
+    @property
+    def places(self) -> list[AgentJoined]:
+        """What all of them have said of their places; of those that are absent, the last ones."""
+        return [self._known[agent] for agent in range(self._cluster.agents)]
+
     def brought_the_same(self, agent: int) -> bool:
         """Return whether an agent in a lost one's place has the rows that the other one had."""
         spool = self._present[agent].spool
@@ -129,14 +135,14 @@ class Agents:
 
     def where(self, agent: int) -> str:
         """Name an agent for people: its number, and the host that it is or was on."""
-        host = self._hosts.get(agent)
-        return f"agent {agent}" if host is None else f"agent {agent} on {host}"
+        known = self._known.get(agent)
+        return f"agent {agent}" if known is None else f"agent {agent} on {known.host}"
 
     def loss_fields(self, ended: AgentEnded) -> dict[str, Any]:
         """Return the fields of the event `worker_lost` for the loss of an agent."""
-        host = None if ended.agent is None else self._hosts.get(ended.agent)
-        known = {"executor": ended.place, "host": host}
-        more = {name: value for name, value in known.items() if value is not None}
+        known = None if ended.agent is None else self._known.get(ended.agent)
+        place = {"executor": ended.place, "host": known.host if known else None}
+        more = {name: value for name, value in place.items() if value is not None}
         return {"reason": ended.reason, "cause": Cause.DIED.label, **more}
 
     # Their rows

@@ -287,7 +287,7 @@ class Controller:
         self._job.coordinator.begin(number)
         self._rendezvous.begin(number)
         self._stall_watch.begin(self._job.clock())
-        specs = self._job.topology.place(self._job.cluster.agents, number)
+        specs = self._job.topology.place(self._job.agents.places, number)
         everybody = [spec for roles in specs.values() for spec in roles]
         self._job.begin_generation(number, everybody, checkpoint)
         self._job.emit("generation", number=number)

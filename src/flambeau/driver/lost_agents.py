@@ -6,6 +6,7 @@ from typing import final
 from flambeau.clusters.base import AgentEnded
 from flambeau.coordination.failures import Cause, Failure
 from flambeau.coordination.membership import Member
+from flambeau.coordination.placement import place_again
 from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.driver.phases import Phase, Trigger
 from flambeau.driver.running_job import RunningJob
@@ -85,8 +86,8 @@ class LostAgents:
                 self.again = True
                 job.trigger(Trigger.LOST)
                 return
-            for member in self._working([agent]):
-                job.restarts.plan_role(member.spec, failure)
+            for spec in self._place_again(agent):
+                job.restarts.plan_role(spec, failure)
 
     def replace_missing(self) -> None:
         """Have all agents that another generation needs."""
@@ -109,6 +110,16 @@ class LostAgents:
     def _working(self, agents: Sequence[int]) -> list[Member]:
         members = [member for agent in agents for member in self._job.members.of_agent(agent)]
         return [member for member in members if not (member.done or member.exited)]
+
+    def _place_again(self, agent: int) -> list[RoleSpec]:
+        """Return the roles of an agent that has come back, maybe on another machine."""
+        job = self._job
+        lost = [member.spec for member in self._working([agent])]
+        others = [member.spec for member in job.members.all() if member.spec.node != agent]
+        placed = place_again(lost, job.agents.places, others)
+        for before, spec in zip(lost, placed, strict=True):
+            job.generation.replace(before, spec, job.clock())
+        return placed
 
     def _needs(self, agents: Sequence[int]) -> bool:
         """Return whether these have anything left to do."""

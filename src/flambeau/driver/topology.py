@@ -1,6 +1,7 @@
 """Which roles a job has, how they are conducted, and what they go on from."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from flambeau.clusters.file_transfer.carrier import Carrier
 from flambeau.config import Cluster, JobSettings, Local
 from flambeau.config.plural import number_of
 from flambeau.config.strategies import AllReduce, ParameterServer
+from flambeau.coordination.file_messages import AgentJoined
 from flambeau.coordination.placement import place_roles
 from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.driver.coordinators import PassiveCoordinator, RoundCoordinator, TrainingCoordinator
@@ -51,7 +53,7 @@ class Topology:
         others = {Role.SERVER: self.servers > 0, Role.EVALUATOR: self.evaluator}
         return [self.role, *(role for role, wanted in others.items() if wanted)]
 
-    def place(self, agents: int, generation: int) -> dict[int, list[RoleSpec]]:
+    def place(self, agents: Sequence[AgentJoined], generation: int) -> dict[int, list[RoleSpec]]:
         """The roles of a generation, by the agent that starts them."""
         return place_roles(
             agents,

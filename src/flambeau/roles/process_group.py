@@ -23,7 +23,7 @@ def set_rank_variables(coordinator: CoordinatorClient) -> None:
         WORLD_SIZE=str(spec.world),
         LOCAL_RANK=str(spec.local_rank),
         LOCAL_WORLD_SIZE=str(spec.local_world),
-        GROUP_RANK=str(spec.node),
+        GROUP_RANK=str(spec.machine),
     )
 
 

@@ -4,8 +4,10 @@ from typing import Any
 import pytest
 
 from flambeau.clusters import agent as agent_module
+from flambeau.clusters import cores as cores_module
 from flambeau.clusters.agent import Agent, agent_main
 from flambeau.clusters.base import Launch
+from flambeau.clusters.machine import machine_identity
 from flambeau.clusters.process_starter import Starter
 from flambeau.coordination.file_messages import AgentBeat, AgentJoined
 from flambeau.coordination.protocol import (
@@ -18,6 +20,7 @@ from flambeau.coordination.protocol import (
 )
 from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.errors import MessagingError
+from flambeau.kernels.cores import usable_cores
 from flambeau.messaging import Server, new_secret
 
 
@@ -34,7 +37,7 @@ class FakeRole:
     def __init__(
         self, launch: Launch, spec: RoleSpec, cores: list[int], threads: int, starter: Starter
     ) -> None:
-        self.spec, self.threads = spec, threads
+        self.spec, self.cores, self.threads = spec, cores, threads
         self.process = FakeProcess()
         self.outputs: dict[int, Any] = {}
         self.ended: list[float] = []
@@ -132,6 +135,34 @@ def test_an_exit_is_reported_with_its_code(machine: Machine) -> None:
 def test_a_server_computes_with_one_thread(machine: Machine) -> None:
     machine.tell(StartRoles([spec(0, Role.SERVER)]))
     assert machine.roles[0].threads == 1
+
+
+def test_a_worker_gets_its_share_of_the_agents_cores(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores_module, "usable_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(cores_module, "core_quota", lambda: None)
+    # The second agent of a machine: another one has the first half of the cores.
+    second = RoleSpec(Role.WORKER, 1, 2, 1, 2, 1, 0, core_share=(1, 2))
+    # A launcher has given each of two agents cores of its own.
+    bound = RoleSpec(Role.WORKER, 1, 2, 1, 2, 1, 1, core_share=(0, 1))
+    machine.tell(StartRoles([second, bound]))
+    assert [role.cores for role in machine.roles] == [[2, 3], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("given", [None, "rack 7"])
+def test_an_agent_reports_its_machine_and_cores(given: str | None) -> None:
+    server = Server(CODEC, secret := new_secret(), "127.0.0.1")
+    launch = Launch(server.address, secret, "mine", {})
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(agent_main, launch, 0, "127.0.0.1", machine=given)
+        while not isinstance((envelope := server.receive(10)).message, AgentJoined):
+            pass
+        server.send(envelope.peer, Shutdown())
+        serving.result(timeout=30)
+    server.close()
+    assert envelope.message.machine == (given or machine_identity())
+    assert envelope.message.cores == usable_cores()
 
 
 def test_an_agent_without_a_coordinator_ends() -> None:

@@ -60,7 +60,7 @@ class OneWorker(Cluster):
 
     def _serve(self, launch: Launch) -> None:
         agent: Client[Any] = Client(CODEC, launch.secret, launch.coordinator)
-        agent.send(AgentJoined(0, HOST))
+        agent.send(AgentJoined(0, HOST, "here", [0]))
         while True:
             received = agent.receive(10)
             assert received is not None

@@ -169,6 +169,20 @@ def test_while_the_others_train_only_the_lost_roles_start_again() -> None:
     assert all(fields["host"] == "host-1" for fields in job.kinds("worker_lost"))
 
 
+def test_an_agent_that_comes_back_on_another_machine_has_a_free_local_rank_there() -> None:
+    job = SimulatedJob(agents=3, elastic=True)
+    job.hosts = {0: "one", 1: "one", 2: "two"}
+    places = []
+
+    def move() -> None:
+        job.hosts[0] = "two"
+        job.kill(0)
+        job.after(8.0, lambda: places.extend(job.agent(0).roles))
+
+    assert ending(in_phase(Phase.RUNNING, move, job=job)) == "finished"
+    assert [(spec.local_rank, spec.attempt) for spec in places] == [(1, 1)]
+
+
 def test_a_lost_server_that_nothing_can_restore_starts_all_again() -> None:
     job = SimulatedJob(agents=3, servers=3, elastic=True, saved=False)
     outcome = in_phase(Phase.RUNNING, lambda: job.kill(1), job=job)

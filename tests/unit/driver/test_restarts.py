@@ -126,7 +126,7 @@ class Mortal(Cluster):
 
     def _serve(self, launch: Launch) -> None:
         agent: Client[Any] = Client(CODEC, launch.secret, launch.coordinator)
-        agent.send(AgentJoined(0, HOST))
+        agent.send(AgentJoined(0, HOST, "here", [0]))
         while True:
             received = agent.receive(20)
             assert received is not None
