@@ -72,6 +72,8 @@ class Cluster(ABC):
     brings_rows: bool = False
     #: Whether workers of one machine have its cores to themselves.
     pins_cores: bool = False
+    #: What a place is called that agents run on, in events.
+    place_name: str = "place"
     #: How many seconds agents have to join, and one that is replaced to come back.
     patience: float = 120.0
 

@@ -1,24 +1,25 @@
 """Workers on this machine: one agent, in a thread of the driver."""
 
 import threading
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Mapping, Sequence
+from typing import Any, final
 
 from flambeau.clusters.agent import agent_main
 from flambeau.clusters.base import AgentEnded, Cluster, Launch
+from flambeau.config import Local
 
 LOOPBACK = "127.0.0.1"
 
 
 @final
 class LocalCluster(Cluster):
-    """A single agent that starts all roles here."""
+    """A single agent that starts all roles here, however many; it has no frames of its own."""
 
     agents = 1
     coordinator_host = LOOPBACK
     pins_cores = True
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Local, frames: Mapping[str, Any]) -> None:
         self._launch: Launch | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None

@@ -52,6 +52,8 @@ _CAUSES = (
 class SparkCluster(Cluster):
     """One agent in each task of a barrier stage; `frames` are brought to them."""
 
+    place_name = "executor"
+
     def __init__(self, settings: Spark, frames: Mapping[str, Any]) -> None:
         self._settings = settings
         self._session = session_of(settings)

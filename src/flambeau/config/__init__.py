@@ -1,6 +1,6 @@
 """Frozen, validated settings. Nothing here imports torch."""
 
-from flambeau.config.clusters import Cluster, Local, Spark
+from flambeau.config.clusters import Cluster, ClusterSettings, Local, RemoteCluster, Spark
 from flambeau.config.code import CodeRef
 from flambeau.config.data import (
     ArrayData,
@@ -36,6 +36,7 @@ __all__ = [
     "Binding",
     "Checkpoints",
     "Cluster",
+    "ClusterSettings",
     "CodeRef",
     "Compute",
     "DataRef",
@@ -55,6 +56,7 @@ __all__ = [
     "OptimizerSpec",
     "ParameterServer",
     "Recovery",
+    "RemoteCluster",
     "Schedule",
     "Settings",
     "Spark",

@@ -1,19 +1,57 @@
 """Where processes run: the settings of each cluster."""
 
-from typing import Any
+import importlib
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from flambeau.config.settings import Settings
 
 
-class Local(Settings):
+class ClusterSettings(Settings):
+    """The base of all clusters: how many workers, and what generic code may ask of where they run.
+
+    A cluster of another package is a subclass; `flambeau.clusters.registry` says which class places
+    its agents. Saved settings name it by `kind`.
+    """
+
+    #: The name in saved settings; `module:class` if the class gives none.
+    kind: ClassVar[str]
+    #: Whether it brings rows of its engine's own data frames to the workers.
+    brings_frames: ClassVar[bool] = False
+
+    workers: int = Field(default=1, ge=1)
+
+    def __init_subclass__(cls, **values: Any) -> None:
+        super().__init_subclass__(**values)
+        if "kind" not in cls.__dict__:
+            cls.kind = f"{cls.__module__}:{cls.__qualname__}"
+
+    @property
+    def worker_threads(self) -> int | None:
+        """How many threads a worker has, if that is set."""
+        return None
+
+    @model_serializer(mode="wrap")
+    def _named(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"kind": self.kind, **dump(self)}
+
+
+class Local(ClusterSettings):
     """Worker processes on this machine.
 
     Each worker gets its own set of cores, and by default as many threads as it has cores.
     """
 
-    workers: int = Field(default=1, ge=1)
+    kind = "local"
+
     threads_per_worker: int | None = Field(default=None, ge=1)
 
     def __init__(self, workers: int = 1, **values: Any) -> None:
@@ -21,8 +59,30 @@ class Local(Settings):
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
+    @property
+    def worker_threads(self) -> int | None:
+        return self.threads_per_worker
 
-class Spark(Settings):
+
+class RemoteCluster(ClusterSettings):
+    """Workers that another system starts, perhaps on other machines.
+
+    They inherit nothing of this process. Agents write what they take in to `spool_dir` (their
+    temporary folder). `host` is where they reach this process. When they have not joined after
+    `start_timeout` seconds, the job is an error. Agents that do not see the run directory get its
+    files and send their checkpoints in messages, up to `carry_mb` each; more goes through a folder
+    of the `depot`, a URL that all machines reach. With `shared_files=False` they do not even look.
+    """
+
+    spool_dir: str | None = None
+    host: str | None = None
+    start_timeout: float = Field(default=120.0, gt=0)
+    carry_mb: int = Field(default=512, ge=0)
+    depot: str | None = Field(default=None, pattern="^.+://")
+    shared_files: bool = True
+
+
+class Spark(RemoteCluster):
     """Workers on the executors of a Spark session, one in each task of a barrier stage.
 
     `session` is the active one unless given. `cores_per_worker` is the number of threads of a
@@ -34,16 +94,12 @@ class Spark(Settings):
     the `depot`, a URL that all machines reach. With `shared_files=False` they do not even look.
     """
 
-    workers: int = Field(default=1, ge=1)
+    kind = "spark"
+    brings_frames = True
+
     session: Any = Field(default=None, exclude=True, repr=False)
     cores_per_worker: int | None = Field(default=None, ge=1)
     resource_profile: Any = Field(default=None, exclude=True, repr=False)
-    spool_dir: str | None = None
-    host: str | None = None
-    start_timeout: float = Field(default=120.0, gt=0)
-    carry_mb: int = Field(default=512, ge=0)
-    depot: str | None = Field(default=None, pattern="^.+://")
-    shared_files: bool = True
 
     def __init__(self, workers: int = 1, **values: Any) -> None:
         super().__init__(workers=workers, **values)
@@ -51,9 +107,41 @@ class Spark(Settings):
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @property
-    def threads_per_worker(self) -> int | None:
-        """How many threads a worker has, if that is said."""
+    def worker_threads(self) -> int | None:
         return self.cores_per_worker
 
 
-Cluster = Local | Spark
+_KINDS: dict[str, type[ClusterSettings]] = {kind.kind: kind for kind in (Local, Spark)}
+
+
+def _saved(value: Any) -> Any:
+    """Return the settings that a mapping (of a saved job) holds, or that are given."""
+    if isinstance(value, ClusterSettings):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError("give a cluster, such as fb.Local(workers) or fb.Spark(workers)")
+    values = dict(value)
+    name = values.pop("kind", None)
+    if name is None:  # saved before there were names
+        name = Local.kind if values.keys() <= Local.model_fields.keys() else Spark.kind
+    return _class_of(str(name)).model_validate(values)
+
+
+def _class_of(kind: str) -> type[ClusterSettings]:
+    if kind in _KINDS:
+        return _KINDS[kind]
+    module, _, name = kind.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"there is no cluster of kind {kind!r} ({error}); known: {', '.join(_KINDS)}, and "
+            "'module:class' of a package that is installed here"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, ClusterSettings)):
+        raise ValueError(f"{kind!r} is not a cluster: its class must be a ClusterSettings")
+    return found
+
+
+#: The cluster of a job: settings of any subclass, or what was saved of them.
+Cluster = Annotated[SerializeAsAny[ClusterSettings], BeforeValidator(_saved)]

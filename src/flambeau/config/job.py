@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from flambeau.config.clusters import Cluster, Local, Spark
+from flambeau.config.clusters import Cluster, Local, RemoteCluster
 from flambeau.config.code import CodeRef
 from flambeau.config.data import ArrayData, DataRef, FrameData, SpooledData
 from flambeau.config.known_names import LOSS_NAMES, is_metric, metric_choices
@@ -207,7 +207,7 @@ class JobSettings(Settings):
     @model_validator(mode="after")
     def _data_fits_cluster(self) -> "JobSettings":
         frames = [isinstance(data, SpooledData) for data in (self.train, self.valid)]
-        if any(frames) and not isinstance(self.cluster, Spark):
+        if any(frames) and not self.cluster.brings_frames:
             raise ValueError(
                 "a Spark DataFrame is trained on where it is: give cluster=fb.Spark(workers)"
             )
@@ -216,12 +216,12 @@ class JobSettings(Settings):
                 "evaluator=True needs all of valid=, and a DataFrame is spread over the workers: "
                 "give it as files, or leave evaluator out"
             )
-        if isinstance(self.cluster, Spark):
+        if isinstance(self.cluster, RemoteCluster):
             for name, data in (("train", self.train), ("valid", self.valid)):
                 if isinstance(data, ArrayData | FrameData):
                     raise ValueError(
-                        f"{name}= is in this process's memory, which executors do not see: give a "
-                        "DataFrame of Spark (spark.createDataFrame) or files"
+                        f"{name}= is in this process's memory, which workers elsewhere do "
+                        "not see: give files"
                     )
         return self
 

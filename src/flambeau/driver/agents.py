@@ -141,7 +141,7 @@ class Agents:
     def loss_fields(self, ended: AgentEnded) -> dict[str, Any]:
         """Return the fields of the event `worker_lost` for the loss of an agent."""
         known = None if ended.agent is None else self._known.get(ended.agent)
-        place = {"executor": ended.place, "host": known.host if known else None}
+        place = {self._cluster.place_name: ended.place, "host": known.host if known else None}
         more = {name: value for name, value in place.items() if value is not None}
         return {"reason": ended.reason, "cause": Cause.DIED.label, **more}
 

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from flambeau import config
-from flambeau.clusters.base import Cluster, Launch
+from flambeau.clusters.base import Launch
 from flambeau.clusters.file_transfer.carrier import Carrier, remove_traces
 from flambeau.clusters.file_transfer.file_parts import TOKEN
-from flambeau.clusters.local import LocalCluster
 from flambeau.clusters.open_files import raise_open_files
-from flambeau.config import Recovery
+from flambeau.clusters.registry import open_cluster
+from flambeau.config import Recovery, RemoteCluster
 from flambeau.driver.controller import Controller
 from flambeau.driver.outcome import Outcome
 from flambeau.driver.topology import Topology
-from flambeau.errors import MissingDependencyError
 from flambeau.observe import Observer
 from flambeau.roles.role_modules import modules_of
 
@@ -47,7 +46,7 @@ def run_topology(
         payload=payload,
         fds=fds,
         preload=modules_of(topology.roles),
-        threads_per_worker=cluster.threads_per_worker,
+        threads_per_worker=cluster.worker_threads,
         pinned=placed.pins_cores,
         **_files(cluster, topology.carrier, payload),
     )
@@ -64,7 +63,7 @@ def _files(
     cluster: config.Cluster, carrier: Carrier | None, payload: Mapping[str, Any]
 ) -> dict[str, Any]:
     """How agents elsewhere find out whether they see the run's files, and what if not."""
-    if isinstance(cluster, config.Local) or "run_dir" not in payload:
+    if not isinstance(cluster, RemoteCluster) or "run_dir" not in payload:
         return {}
     token = uuid.uuid4().hex
     (Path(payload["run_dir"]) / TOKEN).write_text(token, encoding="ascii")
@@ -76,16 +75,3 @@ def _files(
         "carry_bytes": cluster.carry_mb << 20,
         "depot": depot,
     }
-
-
-def open_cluster(settings: config.Cluster, frames: Mapping[str, Any]) -> Cluster:
-    """Return the cluster that settings name; `frames` are data frames of its engine."""
-    if isinstance(settings, config.Local):
-        return LocalCluster()
-    try:
-        from flambeau.clusters.spark import SparkCluster
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"cluster=Spark(...) needs PySpark ({error}): pip install 'flambeau[spark]'"
-        ) from error
-    return SparkCluster(settings, frames)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
-from flambeau.config import Cluster, Local, Recovery
+from flambeau.config import Cluster, Recovery, RemoteCluster
 from flambeau.coordination.failures import Cause
 from flambeau.coordination.roles import Role
 from flambeau.driver.fit import raise_failure
@@ -31,7 +31,7 @@ def run(
     function and its results may be anything that can be pickled, also from a notebook.
     """
     cluster = cluster_of(cluster)
-    if not isinstance(cluster, Local):
+    if isinstance(cluster, RemoteCluster):
         return _run_elsewhere((function, args, kwargs), cluster)
     descriptors = [_anonymous_file() for _ in range(cluster.workers + 1)]
     try:

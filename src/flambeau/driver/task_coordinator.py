@@ -187,7 +187,7 @@ class TaskCoordinator(TrainingCoordinator):
                 "smaller batch_size or more data"
             )
             if plan.has_homes:
-                why = "the data frame has no rows on their executors. Repartition it"
+                why = "the cluster has brought them no rows of the data frame. Repartition it"
             self.stage.emit("warning", text=f"{idle} {who} no rows to train on: {why}")
 
     def _hand_out(self) -> None:

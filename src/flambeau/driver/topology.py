@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.clusters.file_transfer.carrier import Carrier
-from flambeau.config import Cluster, JobSettings, Local
+from flambeau.config import Cluster, JobSettings, Local, RemoteCluster
 from flambeau.config.plural import number_of
 from flambeau.config.strategies import AllReduce, ParameterServer
 from flambeau.coordination.file_messages import AgentJoined
@@ -83,7 +83,7 @@ def make_topology(
 
 def _carrier(run: RunDirectory, settings: JobSettings, initial: Path | None) -> Carrier | None:
     cluster = settings.cluster
-    if isinstance(cluster, Local):
+    if not isinstance(cluster, RemoteCluster):
         return None
     depot = None
     if cluster.depot is not None:
@@ -103,7 +103,7 @@ def require_room(settings: JobSettings) -> None:
     if isinstance(settings.strategy, AllReduce):
         return
     servers, cores = settings.strategy.servers, len(usable_cores())
-    if not isinstance(settings.cluster, Local):
+    if isinstance(settings.cluster, RemoteCluster):
         return  # those who place the agents know what they have
     if servers > SERVERS_PER_CORE * cores:
         raise ConfigError(

@@ -29,8 +29,9 @@ The kinds of events and their fields:
                  (with servers that were replaced)
     exception    rank, role, error (its type), text, traceback (with all frames)
     worker_lost  rank, role ("worker", "server" or "evaluator"), reason, cause ("exception",
-                 "died", "silent", "stuck", "deadlock" or "lost_peer"); when an executor of a
-                 cluster was lost, where known: executor (its name there), host
+                 "died", "silent", "stuck", "deadlock" or "lost_peer"); when an agent was
+                 lost, where known: place (what it ran on, by the cluster's name for it; with
+                 Spark the key is executor), host
     restart      generation, reason; with rank and role, of this process alone; optional: delay
                  (seconds until then)
     log          rank, role, stream ("stdout" or "stderr"), text

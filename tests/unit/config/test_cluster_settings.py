@@ -10,6 +10,7 @@ from flambeau.config import (
     FileData,
     JobSettings,
     Local,
+    RemoteCluster,
     Spark,
     SpooledData,
 )
@@ -19,6 +20,12 @@ from flambeau.errors import ConfigError
 FRAME = SpooledData(name="train", columns=("x",))
 ARRAYS = ArrayData(columns={})
 FILES = FileData(path="rows.parquet")
+
+
+class Own(RemoteCluster):
+    """A cluster of somebody else's."""
+
+    queue: str = "short"
 
 
 def settings(**values: Any) -> JobSettings:
@@ -48,9 +55,36 @@ def test_what_does_not_go_together(values: dict[str, Any], text: str) -> None:
 
 
 def test_the_cluster_comes_back_from_a_file() -> None:
-    for cluster in (Local(3), Spark(3, cores_per_worker=2), Spark(3)):
+    for cluster in (Local(3), Spark(3, cores_per_worker=2), Spark(3), Own(workers=2, queue="long")):
         dumped = settings(train=FILES, cluster=cluster).model_dump(mode="json")
         assert JobSettings.parse(dumped).cluster == cluster
+
+
+@pytest.mark.parametrize(
+    ("saved", "cluster"),
+    [
+        ({"workers": 2, "threads_per_worker": None}, Local(2)),
+        ({"workers": 2, "cores_per_worker": None, "host": "a", "carry_mb": 1}, None),
+    ],
+)
+def test_the_cluster_of_a_run_before_kinds_had_names(saved: Any, cluster: Any) -> None:
+    loaded = settings(train=FILES, cluster=saved).cluster
+    assert loaded == (cluster or Spark(2, host="a", carry_mb=1))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("spark", r"cluster='spark': give a cluster, such as fb\.Local\(workers\)"),
+        ({"workers": 0}, "cluster.workers=0: Input should be greater than"),
+        ({"wrokers": 2}, r"unknown key 'cluster\.wrokers'; did you mean 'workers'"),
+        ({"kind": "sprak", "workers": 1}, "there is no cluster of kind 'sprak'.*known: local, sp"),
+        ({"kind": "os:getcwd"}, "'os:getcwd' is not a cluster"),
+    ],
+)
+def test_what_is_no_cluster(given: Any, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        settings(train=FILES, cluster=given)
 
 
 def test_a_job_file_names_it() -> None:

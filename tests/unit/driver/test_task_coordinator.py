@@ -207,8 +207,8 @@ def test_a_single_shard_gives_all_workers_something_to_do() -> None:
         (
             [99, 99],
             [1, 1],
-            "2 workers have no rows to train on: the data frame has no rows on their executors. "
-            "Repartition it",
+            "2 workers have no rows to train on: the cluster has brought them no rows of the "
+            "data frame. Repartition it",
         ),
     ],
 )

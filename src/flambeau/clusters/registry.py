@@ -1,0 +1,60 @@
+"""Which class places the agents of a cluster's settings."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flambeau.clusters.base import Cluster
+from flambeau.config.clusters import ClusterSettings, Local, Spark
+from flambeau.errors import ConfigError, MissingDependencyError
+
+
+@dataclass(frozen=True)
+class _Placed:
+    by: str
+    needs: str | None
+    extra: str | None
+
+
+_PLACED: dict[type[ClusterSettings], _Placed] = {}
+
+
+def register(
+    settings: type[ClusterSettings], by: str, needs: str | None = None, extra: str | None = None
+) -> None:
+    """Have the class `by` ("module:name", called with settings and frames) place such agents.
+
+    It is imported when the first job of that kind starts. `needs` is the library that it imports,
+    for people, and `extra` that of Flambeau which installs it.
+    """
+    _PLACED[settings] = _Placed(by, needs, extra)
+
+
+register(Local, "flambeau.clusters.local:LocalCluster")
+register(Spark, "flambeau.clusters.spark:SparkCluster", needs="PySpark", extra="spark")
+
+
+def open_cluster(settings: ClusterSettings, frames: Mapping[str, Any]) -> Cluster:
+    """Return the cluster that settings name; `frames` are data frames of its engine, by name."""
+    kind = type(settings)
+    placed = _PLACED.get(kind)
+    if placed is None:
+        known = ", ".join(each.__name__ for each in _PLACED)
+        raise ConfigError(
+            f"cluster={kind.__name__}(...): no class is registered that places its agents; known "
+            f"are {known}. Call flambeau.clusters.registry.register({kind.__name__}, "
+            "'module:class') first"
+        )
+    module, _, name = placed.by.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        if placed.needs is None:
+            raise
+        raise MissingDependencyError(
+            f"cluster={kind.__name__}(...) needs {placed.needs} ({error}): "
+            f"pip install 'flambeau[{placed.extra}]'"
+        ) from error
+    cluster: Cluster = found(settings, frames)
+    return cluster
