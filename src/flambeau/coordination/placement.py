@@ -24,11 +24,9 @@ def place_roles(
     Workers (of kind `role`) are spread evenly over the agents, neighbours in rank together; servers
     go round the machines, and round the agents of each; the evaluator is on the first agent.
     """
-    bounds = [round(index * workers / len(agents)) for index in range(len(agents) + 1)]
     specs = [
         RoleSpec(role, rank, workers, 0, 1, agent, generation)
-        for agent, (first, last) in enumerate(itertools.pairwise(bounds))
-        for rank in range(first, last)
+        for rank, agent in enumerate(agents_of_workers(len(agents), workers))
     ]
     specs = _seated(specs, agents, ())
     machines = _machines(agents)
@@ -41,6 +39,13 @@ def place_roles(
     if evaluator:
         specs.append(RoleSpec(Role.EVALUATOR, 0, 1, 0, 1, 0, generation))
     return {agent: [s for s in specs if s.node == agent] for agent in range(len(agents))}
+
+
+def agents_of_workers(agents: int, workers: int) -> list[int]:
+    """Return the number of each worker's agent: the same in every generation."""
+    bounds = [round(index * workers / agents) for index in range(agents + 1)]
+    spans = enumerate(itertools.pairwise(bounds))
+    return [agent for agent, (first, last) in spans for _ in range(first, last)]
 
 
 def place_again(

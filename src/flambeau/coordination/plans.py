@@ -4,7 +4,8 @@ Both plans give every worker the same number of steps. A worker's rows of the la
 fewer, or none; its gradient then counts by its share of the rows.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -89,12 +90,15 @@ class Piece:
 
 @dataclass(frozen=True)
 class HomePlan:
-    """Shards that only one worker each can read; `homes` are their rows, by worker.
+    """Shards that only the workers of one agent can read; `homes` are their rows, by agent.
 
-    Workers may have different numbers of rows: all make as many steps as the one with the most.
+    `agents` are those of the workers. The workers of an agent read equal, contiguous parts of its
+    shards' random order. Workers of different agents may have different numbers of rows: all make
+    as many steps as the one with the most.
     """
 
     homes: tuple[tuple[int, ...], ...]
+    agents: tuple[int, ...]
     batch_size: int
     seed: int
     shuffle: bool = True
@@ -103,7 +107,7 @@ class HomePlan:
     def steps(self, start: int = 0) -> int:
         """Steps of an epoch; only whole epochs can be planned (`start` is 0)."""
         assert start == 0
-        counts = [sum(rows) for rows in self.homes]
+        counts = [last - first for first, last in self._bounds]
         if drops(self.drop_last, min(counts), self.batch_size):
             return min(counts) // self.batch_size
         return -(-max(counts) // self.batch_size)
@@ -112,16 +116,32 @@ class HomePlan:
         """How many rows all workers together have at `step`."""
         assert start == 0
         done = step * self.batch_size
-        return sum(max(0, min(self.batch_size, sum(rows) - done)) for rows in self.homes)
+        counts = (last - first for first, last in self._bounds)
+        return sum(max(0, min(self.batch_size, count - done)) for count in counts)
 
     def pieces(self, epoch: int, worker: int) -> list[Piece]:
         """What `worker` reads in `epoch`, in this order."""
-        rows = self.homes[worker]
-        first = sum(len(each) for each in self.homes[:worker])
+        agent = self.agents[worker]
+        rows = self.homes[agent]
+        before = sum(len(each) for each in self.homes[:agent])
         order = np.arange(len(rows))
         if self.shuffle:
-            np.random.default_rng([self.seed, epoch, worker]).shuffle(order)
-        return [Piece(first + part, 0, rows[part]) for part in order.tolist()]
+            np.random.default_rng([self.seed, epoch, agent]).shuffle(order)
+        return [
+            Piece(before + piece.shard, piece.start, piece.stop)
+            for piece in _cut(order, rows, *self._bounds[worker])
+        ]
+
+    @cached_property
+    def _bounds(self) -> list[tuple[int, int]]:
+        """The first row of each worker among those of its agent, and the one after its last."""
+        workers, before = Counter(self.agents), Counter[int]()
+        bounds = []
+        for agent in self.agents:
+            total, index, count = sum(self.homes[agent]), before[agent], workers[agent]
+            bounds.append((total * index // count, total * (index + 1) // count))
+            before[agent] += 1
+        return bounds
 
 
 @dataclass(frozen=True)
@@ -167,15 +187,7 @@ class StreamedPlan:
         order = np.arange(len(self.shard_rows))
         if self.shuffle:
             np.random.default_rng([self.seed, epoch]).shuffle(order)
-        first, last = self._bounds(worker)
-        pieces, position = [], 0
-        for shard in order.tolist():
-            rows = self.shard_rows[shard]
-            start, stop = max(first - position, 0), min(last - position, rows)
-            if start < stop:
-                pieces.append(Piece(shard, start, stop))
-            position += rows
-        return pieces
+        return _cut(order, self.shard_rows, *self._bounds(worker))
 
     def _worker_rows(self, worker: int) -> int:
         first, last = self._bounds(worker)
@@ -183,3 +195,15 @@ class StreamedPlan:
 
     def _bounds(self, worker: int) -> tuple[int, int]:
         return self.total * worker // self.workers, self.total * (worker + 1) // self.workers
+
+
+def _cut(order: Rows, shard_rows: Sequence[int], first: int, last: int) -> list[Piece]:
+    """Return rows `first` to `last` of all shards in an order, as parts of these."""
+    pieces, position = [], 0
+    for shard in order.tolist():
+        rows = shard_rows[shard]
+        start, stop = max(first - position, 0), min(last - position, rows)
+        if start < stop:
+            pieces.append(Piece(shard, start, stop))
+        position += rows
+    return pieces

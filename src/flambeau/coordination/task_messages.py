@@ -14,7 +14,7 @@ coordinator -> role      PartAssigned
 from typing import Any, Literal
 
 from flambeau.coordination.roles import Message, RoleSpec
-from flambeau.coordination.tasks import Task
+from flambeau.coordination.tasks import Homes, Task
 
 
 class StopRequest(Message, frozen=True):
@@ -27,14 +27,14 @@ class PlanData(Message, frozen=True):
     """What there is to train on: rows by number, or the rows of each shard, or one share a worker.
 
     `state` is where an earlier part of the run had come to, `progress` what the worker knows of its
-    milestones (see `SyncPoint`). With `homes` a shard can be read by one worker only.
+    milestones (see `SyncPoint`). With `homes` a shard can be read by the workers of one agent only.
     """
 
     spec: RoleSpec
     kind: Literal["rows", "shards", "shares"]
     sizes: list[int]
     state: dict[str, Any] | None
-    homes: list[int] | None = None
+    homes: Homes | None = None
     progress: dict[str, Any] = {}
 
 

@@ -5,8 +5,8 @@ not reported done.
 """
 
 import random
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, final
 
 import msgspec
@@ -63,6 +63,13 @@ class _State(msgspec.Struct):
     rows: RowCounts
 
 
+class Homes(msgspec.Struct, frozen=True):
+    """Who can read what: the agent that has each shard, and the agent of each worker."""
+
+    shards: list[int]
+    workers: list[int]
+
+
 @final
 class DynamicPlan:
     """The tasks of an epoch: waiting, or in the hands of one worker each.
@@ -80,7 +87,7 @@ class DynamicPlan:
         epochs: int = 1,
         seed: int = 0,
         shuffle: bool = False,
-        homes: Sequence[int] | None = None,
+        homes: Homes | None = None,
     ) -> None:
         self.epoch = 0
         self.rows = RowCounts()
@@ -127,19 +134,22 @@ class DynamicPlan:
         seed: int = 0,
         shuffle: bool = True,
         drop_last: DropLast = False,
-        homes: Sequence[int] | None = None,
+        homes: Homes | None = None,
     ) -> Self:
         """Shards, in another order in each epoch, cut so that all workers have something to do.
 
         There are at least 4 tasks for each of the `workers` (None: shards stay whole) if there are
         as many batches. Rows are mixed in windows of `window` rows (a whole number of batches), and
         a task that has room for a window ends with one, so that only one worker reads it. With
-        `homes` each shard stays whole and is for one worker only.
+        `homes` shards are for the workers of one agent, and stay whole if that has only one.
         """
         usable = [_usable(rows, batch_size, drop_last) for rows in rows_per_shard]
         pieces = [[(0, rows)] if rows else [] for rows in usable]
-        if workers is not None and homes is None:
-            pieces = shard_pieces(usable, batch_size, TASKS_PER_WORKER * workers, window)
+        for shards, count in _who_reads(len(usable), workers, homes):
+            own = [usable[shard] for shard in shards]
+            cut = shard_pieces(own, batch_size, TASKS_PER_WORKER * count, window)
+            for shard, parts in zip(shards, cut, strict=True):
+                pieces[shard] = parts
         groups = (
             [Task(0, shard + n * len(usable), *piece) for n, piece in enumerate(of_shard)]
             for shard, of_shard in enumerate(pieces)
@@ -156,14 +166,16 @@ class DynamicPlan:
 
     @property
     def has_homes(self) -> bool:
-        """Whether a shard can be read by one worker only."""
+        """Whether a shard can be read by the workers of one agent only."""
         return self._homes is not None
 
     def idle(self, workers: int) -> int:
         """How many of the workers cannot get a task in an epoch."""
         if self._homes is None:
             return max(0, workers - len(self._tasks))
-        return workers - len({self._home(task) for task in self._tasks})
+        tasks = Counter(map(self._home, self._tasks))
+        counts = Counter(self._homes.workers)
+        return sum(max(0, count - tasks[agent]) for agent, count in counts.items())
 
     @property
     def epoch_complete(self) -> bool:
@@ -293,11 +305,11 @@ class DynamicPlan:
         )
 
     def _is_for(self, worker: int, task: Task) -> bool:
-        return self._homes is None or self._home(task) == worker
+        return self._homes is None or self._home(task) == self._homes.workers[worker]
 
     def _home(self, task: Task) -> int:
         assert self._homes is not None
-        return self._homes[task.number]
+        return self._homes.shards[task.number % len(self._homes.shards)]
 
     def _done_of(self, task: Task) -> int:
         """Rows of a task that have been trained on."""
@@ -332,6 +344,18 @@ class DynamicPlan:
                 f"the training data is not the checkpoint's: {self._size} rows (or iterators) now, "
                 f"{state.size} then; start a new run with init_from="
             )
+
+
+def _who_reads(
+    shards: int, workers: int | None, homes: Homes | None
+) -> Iterator[tuple[Sequence[int], int]]:
+    """Yield shards that several workers read, and how many do: those are cut."""
+    if homes is None:
+        yield from () if workers is None else [(range(shards), workers)]
+        return
+    for agent, count in Counter(homes.workers).items():
+        if count > 1:
+            yield [shard for shard, home in enumerate(homes.shards) if home == agent], count
 
 
 def _usable(rows: int, batch_size: int, drop_last: DropLast) -> int:

@@ -23,11 +23,15 @@ Rows: TypeAlias = Batch | pa.RecordBatch
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of a streamed source that is read from its start: a row group, a byte range."""
+    """A part of a streamed source that is read from its start: a row group, a byte range.
+
+    `home` is the agent whose workers alone can read it, where that is so.
+    """
 
     path: str
     part: int
     rows: int
+    home: int | None = None
 
 
 @dataclass(frozen=True)

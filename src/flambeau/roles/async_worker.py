@@ -14,6 +14,7 @@ from flambeau.coordination.consistency import Asynchronous, Bounded, StalenessPo
 from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.coordination.plans import IndexedPlan
 from flambeau.coordination.task_messages import PlanData, StopRequest
+from flambeau.coordination.tasks import Homes
 from flambeau.data.binding import Binder
 from flambeau.data.source import IndexedSource, IterableSource, Source
 from flambeau.data.sources.engine_frames import EngineFrameSource
@@ -137,7 +138,7 @@ class AsyncWorker:
             return PlanData(spec, "rows", [len(source)], before, None, progress)
         shards, homes = source.shards(), None
         if isinstance(source, EngineFrameSource):
-            homes = [int(shard.path) for shard in shards]
+            homes = Homes(source.shard_homes, source.agents_of(spec.world))
             if before is not None:
                 before["other_parts"] = worker_checkpoints.other_parts(state, self._context.payload)
         return PlanData(spec, "shards", [shard.rows for shard in shards], before, homes, progress)

@@ -231,7 +231,8 @@ def make_loader(
         _check_rows(sum(rows), place)
         streamed: HomePlan | StreamedPlan
         if isinstance(source, EngineFrameSource):
-            streamed = HomePlan(source.homes, size, settings.seed, shuffle, drop_last)
+            agents = tuple(source.agents_of(place.workers))
+            streamed = HomePlan(source.homes, agents, size, settings.seed, shuffle, drop_last)
         else:
             streamed = StreamedPlan(rows, size, place.workers, settings.seed, shuffle, drop_last)
         _check_steps(streamed.steps(), sum(rows), place.workers, size)

@@ -60,6 +60,14 @@ def test_an_agent_without_rows_knows_those_of_others() -> None:
     assert source.schema.names == ["x"]
 
 
+def test_rows_that_no_worker_can_read_are_an_error() -> None:
+    source = EngineFrameSource(None, [[3], [1], []], 0, ["x"])
+    assert source.agents_of(3) == [0, 1, 2]
+    assert source.agents_of(4) == [0, 1, 1, 2]
+    with pytest.raises(DataError, match=r"^3 rows of the .*: there are 3 agents and 1 worker\. "):
+        source.agents_of(1)
+
+
 def test_files_are_given_back() -> None:
     with Spool(("train",), None) as spool:
         spool.fill(iter([numbers(1)]))

@@ -152,7 +152,7 @@ def test_what_fills_no_batch_is_left_out_when_possible(rows: int, steps: int) ->
     plans = [
         IndexedPlan(2 * rows, 4, 2, 0, drop_last="when_possible"),
         StreamedPlan((2 * rows,), 4, 2, 0, drop_last="when_possible"),
-        HomePlan(((rows,), (1, rows)), 4, 0, drop_last="when_possible"),
+        HomePlan(((rows,), (1, rows)), (0, 1), 4, 0, drop_last="when_possible"),
     ]
     assert [plan.steps() for plan in plans] == [steps] * 3
 
@@ -183,10 +183,11 @@ def test_without_shuffle_shards_come_in_their_order() -> None:
     batch_size=st.integers(1, 16),
     shuffle=st.booleans(),
 )
-def test_workers_with_rows_of_their_own(
+def test_agents_with_one_worker_each(
     homes: list[list[int]], batch_size: int, shuffle: bool
 ) -> None:
-    plan = HomePlan(tuple(map(tuple, homes)), batch_size, seed=1, shuffle=shuffle)
+    agents = tuple(range(len(homes)))
+    plan = HomePlan(tuple(map(tuple, homes)), agents, batch_size, seed=1, shuffle=shuffle)
     numbers = iter(range(100))
     for worker, rows in enumerate(homes):
         own = {next(numbers): count for count in rows}
@@ -198,3 +199,48 @@ def test_workers_with_rows_of_their_own(
     dropping = replace(plan, drop_last=True)
     full = [dropping.all_rows(step) for step in range(dropping.steps())]
     assert full == [batch_size * len(homes)] * len(full)
+
+
+@given(
+    homes=st.lists(st.lists(st.integers(0, 40), max_size=4), min_size=1, max_size=3).filter(
+        lambda homes: any(map(sum, homes))
+    ),
+    workers=st.integers(1, 3),
+    batch_size=st.integers(1, 16),
+    shuffle=st.booleans(),
+)
+def test_workers_of_an_agent_read_each_of_its_rows_once(
+    homes: list[list[int]], workers: int, batch_size: int, shuffle: bool
+) -> None:
+    agents = tuple(agent for agent in range(len(homes)) for _ in range(workers))
+    plan = HomePlan(tuple(map(tuple, homes)), agents, batch_size, seed=1, shuffle=shuffle)
+    shards = [(agent, rows) for agent, counts in enumerate(homes) for rows in counts]
+    for epoch in range(2):
+        read = Counter[tuple[int, int]]()
+        for worker, agent in enumerate(agents):
+            own = [
+                (piece.shard, row)
+                for piece in plan.pieces(epoch, worker)
+                for row in range(piece.start, piece.stop)
+            ]
+            assert all(shards[shard][0] == agent for shard, _ in own)
+            assert 0 <= len(own) - sum(homes[agent]) // workers <= 1
+            read.update(own)
+        assert read == Counter(
+            (n, row) for n, (_, rows) in enumerate(shards) for row in range(rows)
+        )
+    assert sum(map(plan.all_rows, range(plan.steps()))) == sum(map(sum, homes))
+    assert plan.all_rows(plan.steps()) == 0
+
+
+def test_two_workers_of_an_agent_cut_its_order_in_half() -> None:
+    plan = HomePlan(((3, 3, 4), (6,)), (0, 0, 1, 1), batch_size=4, seed=0, shuffle=False)
+    pieces = [[(p.shard, p.start, p.stop) for p in plan.pieces(0, worker)] for worker in range(4)]
+    assert pieces == [[(0, 0, 3), (1, 0, 2)], [(1, 2, 3), (2, 0, 4)], [(3, 0, 3)], [(3, 3, 6)]]
+    assert [plan.all_rows(step) for step in range(plan.steps())] == [4 + 4 + 3 + 3, 2]
+
+
+def test_the_order_of_one_worker_for_each_agent_is_that_of_earlier_versions() -> None:
+    plan = HomePlan(((5, 6, 7, 8), (9, 10, 11, 12)), (0, 1), batch_size=4, seed=3)
+    orders = [[piece.shard for piece in plan.pieces(2, worker)] for worker in (0, 1)]
+    assert orders == [[0, 3, 2, 1], [6, 5, 7, 4]]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flambeau.coordination.tasks import BATCHES_PER_TASK, OPEN_END, DynamicPlan, Task
+from flambeau.coordination.tasks import BATCHES_PER_TASK, OPEN_END, DynamicPlan, Homes, Task
 from flambeau.errors import CheckpointError, ConfigError, DataError, ProtocolError
 
 sizes = {"total": st.integers(0, 3000), "batch_size": st.integers(1, 20)}
@@ -127,7 +127,10 @@ def test_workers_that_get_no_task_are_counted(rows: list[int], idle: int) -> Non
 
 
 def test_workers_without_rows_of_their_own_are_counted() -> None:
-    assert DynamicPlan.of_shards([9, 0, 9], batch_size=5, homes=[0, 1, 0]).idle(3) == 2
+    assert (
+        DynamicPlan.of_shards([9, 0, 9], batch_size=5, homes=Homes([0, 1, 0], [0, 1, 2])).idle(3)
+        == 2
+    )
 
 
 def test_a_shard_without_a_whole_batch_stays_when_that_is_asked_for() -> None:
@@ -449,13 +452,57 @@ def test_every_row_of_every_epoch_is_applied_exactly_once(simulations: list[Simu
         assert world.plan.rows.applied == 2 * sum(world.data)
 
 
-def test_a_task_with_a_home_is_for_one_worker_only() -> None:
-    plan = DynamicPlan.of_shards([10, 20, 30], batch_size=10, shuffle=False, homes=[1, 0, 1])
+def test_a_task_with_a_home_is_for_the_only_worker_there() -> None:
+    homes = Homes([1, 0, 1], [0, 1])
+    plan = DynamicPlan.of_shards([10, 20, 30], batch_size=10, shuffle=False, homes=homes)
     assert [task.number for task in iter(lambda: plan.take(1), None)] == [0, 2]
     assert [task.number for task in iter(lambda: plan.take(0), None)] == [1]
     plan.lost(1)
     assert plan.take(0) is None
     assert plan.take(1) is not None
+
+
+def test_the_workers_of_an_agent_share_its_tasks() -> None:
+    """Two agents with two workers each; one of them is lost on the way."""
+    rows, homes = [30, 25, 90, 10, 45], Homes([0, 0, 0, 1, 1], [0, 0, 1, 1])
+    plan = DynamicPlan.of_shards(rows, batch_size=10, epochs=2, workers=4, homes=homes)
+    assert plan.idle(4) == 0
+    for epoch in range(2):
+        read: Counter[tuple[int, int]] = Counter()
+        lost = plan.take(3)
+        assert lost is not None
+        plan.lost(3)
+        working = deque(range(4))
+        trained = set()
+        while working:
+            worker = working.popleft()
+            task = plan.take(worker)
+            if task is None:
+                continue
+            shard = task.number % len(rows)
+            assert homes.shards[shard] == homes.workers[worker]
+            read.update((shard, row) for row in range(task.start, task.stop))
+            for batch in range(task.batches(10)):
+                plan.batch_done(worker, task.number, batch, 10)
+            trained.add(worker)
+            working.append(worker)
+        assert trained == {0, 1, 2, 3}
+        assert plan.epoch_complete
+        assert read == Counter((n, row) for n, count in enumerate(rows) for row in range(count))
+        if epoch == 0:
+            plan.next_epoch()
+
+
+def test_workers_of_an_agent_with_fewer_batches_than_workers_are_idle() -> None:
+    homes = Homes([0, 1], [0, 0, 1, 1])
+    assert DynamicPlan.of_shards([99, 9], batch_size=10, workers=4, homes=homes).idle(4) == 1
+
+
+def test_shards_of_agents_with_one_worker_each_stay_whole() -> None:
+    homes = Homes([0, 1], [0, 1])
+    plan = DynamicPlan.of_shards([900, 900], batch_size=10, workers=2, homes=homes)
+    assert all_tasks(plan, 0) == [Task(0, 0, 0, 900)]
+    assert all_tasks(plan, 1) == [Task(0, 1, 0, 900)]
 
 
 def test_with_other_parts_of_the_data_the_epoch_starts_again() -> None:

@@ -18,7 +18,7 @@ from flambeau.coordination.task_messages import (
     TaskRequest,
     Trained,
 )
-from flambeau.coordination.tasks import Task
+from flambeau.coordination.tasks import Homes, Task
 from flambeau.driver.coordinators import PROGRESS_SECONDS
 from flambeau.driver.task_coordinator import TaskCoordinator
 from flambeau.errors import ProtocolError
@@ -206,14 +206,14 @@ def test_a_single_shard_gives_all_workers_something_to_do() -> None:
         ),
         (
             [99, 99],
-            [1, 1],
+            Homes([1, 1], [0, 1, 2]),
             "2 workers have no rows to train on: the cluster has brought them no rows of the "
             "data frame. Repartition it",
         ),
     ],
 )
 def test_workers_that_get_nothing_are_warned_of(
-    rows: list[int], homes: list[int] | None, text: str
+    rows: list[int], homes: Homes | None, text: str
 ) -> None:
     job = Job(workers=3)
     job.say(PlanData(spec(0), "shards", rows, None, homes))
@@ -757,7 +757,7 @@ def test_without_a_bound_nobody_is_told() -> None:
 
 def test_nobody_waits_for_a_worker_that_has_nothing_to_do() -> None:
     job = Job(consistency="bounded", loading={"shuffle": False})
-    job.say(PlanData(spec(0), "shards", [4 * BATCH, BATCH], None, [0, 1]))
+    job.say(PlanData(spec(0), "shards", [4 * BATCH, BATCH], None, Homes([0, 1], [0, 1])))
     job.meet()
     long, short = job.want(0), job.want(1)
     assert long is not None

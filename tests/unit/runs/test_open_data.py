@@ -9,11 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from flambeau.clusters.spool import Spool
 from flambeau.config import Binding, CodeRef, DatasetData, FileData, Images, JobSettings, LoaderData
 from flambeau.data.batch import Batch
 from flambeau.data.loader import IndexedLoader, IterableLoader, StreamedLoader
 from flambeau.data.source import IterableSource, Share, Source
 from flambeau.data.sources.arrays import ArraySource
+from flambeau.data.sources.engine_frames import EngineFrameSource
 from flambeau.errors import DataError, ModelError
 from flambeau.runs import open_data, open_model
 from flambeau.runs.open_data import Place
@@ -200,3 +202,25 @@ def test_validation_files_of_unknown_format_are_read_as_those_of_the_training(
 
     assert found("v.test").format == "libsvm"
     assert found("v.csv").format is None
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_two_agents_with_two_workers_each_read_every_row_of_a_frame_once(train: bool) -> None:
+    with Spool(("train",), None) as first, Spool(("train",), None) as second:
+        spools = [first, second]
+        counts = [[7, 6], [9]]
+        numbers = iter(range(100))
+        for spool, sizes in zip(spools, counts, strict=True):
+            parts = [[float(next(numbers)) for _ in range(size)] for size in sizes]
+            spool.fill(iter([pa.record_batch({"x": part}) for part in parts]))
+        read, steps = [], []
+        for rank, agent in enumerate([0, 0, 1, 1]):
+            descriptor = spools[agent].descriptors["train"]
+            source = EngineFrameSource(descriptor, counts, agent, ["x"])
+            loader = load(source, Place(rank, 4), train=train, evaluation={"batch_size": 4})
+            own = list(loader.epoch(0))
+            steps.append([step.all_rows for step in own])
+            read.append([float(v) for step in own if step.batch for v in step.batch.columns["x"]])
+    assert [len(rows) for rows in read] == [6, 7, 4, 5]
+    assert sorted(value for rows in read for value in rows) == list(map(float, range(22)))
+    assert steps == [[16, 6]] * 4

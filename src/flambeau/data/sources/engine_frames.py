@@ -1,6 +1,6 @@
-"""The part of a data frame that an engine has left with this worker, and what it knows of others'.
+"""The part of a data frame that an engine has brought to this worker's agent.
 
-Every worker has rows of its own: it cannot read those of others, and has no need to.
+The workers of an agent share its rows: they cannot read those of others, and have no need to.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,6 +8,8 @@ from typing import Any, final
 
 import pyarrow as pa
 
+from flambeau.config.plural import number_of
+from flambeau.coordination.placement import agents_of_workers
 from flambeau.data.source import Shard, StreamedSource
 from flambeau.data.sources.record_batches import rows_between
 from flambeau.errors import DataError
@@ -15,10 +17,10 @@ from flambeau.errors import DataError
 
 @final
 class EngineFrameSource(StreamedSource):
-    """Shards are the Arrow batches of a mapped file; `Shard.path` is the rank of their worker.
+    """Shards are the Arrow batches of a mapped file, one of each agent.
 
-    `rows` are those of all shards by worker, `descriptor` is the file of this one (`home`), if any
-    rows came here.
+    `rows` are those of all shards by agent, `descriptor` is the file of this worker's agent
+    (`home`), if any rows came here.
     """
 
     def __init__(
@@ -41,10 +43,28 @@ class EngineFrameSource(StreamedSource):
             return pa.schema([(name, pa.null()) for name in self._columns])
         return self._open().schema
 
+    @property
+    def shard_homes(self) -> list[int]:
+        """The agent of each shard."""
+        return [home for home, counts in enumerate(self.homes) for _ in counts]
+
+    def agents_of(self, workers: int) -> list[int]:
+        """Return the agent of each worker."""
+        agents = agents_of_workers(len(self.homes), workers)
+        idle = set(range(len(self.homes))) - set(agents)
+        unread = sum(sum(self.homes[agent]) for agent in idle)
+        if unread:
+            raise DataError(
+                f"{number_of(unread, 'row')} of the data frame came to agents without a worker: "
+                f"there are {len(self.homes)} agents and {number_of(workers, 'worker')}. Use at "
+                "least one worker for each agent"
+            )
+        return agents
+
     def shards(self) -> Sequence[Shard]:
-        """Those of all workers, one worker after the other."""
+        """Those of all agents, one agent after the other."""
         shards = [
-            Shard(str(home), part, count)
+            Shard("", part, count, home)
             for home, counts in enumerate(self.homes)
             for part, count in enumerate(counts)
         ]
@@ -55,8 +75,8 @@ class EngineFrameSource(StreamedSource):
     def read(
         self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a shard that is here; of another worker's, none."""
-        if shard.path == str(self._home):
+        """Rows of a shard that is here; of another agent's, none."""
+        if shard.home == self._home:
             batch = self._open().get_batch(shard.part).select(list(columns))
             yield from rows_between(iter([batch]), start, stop)
 
