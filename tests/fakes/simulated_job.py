@@ -10,6 +10,7 @@ from typing import Any
 from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.config import Recovery
 from flambeau.coordination.file_messages import AgentBeat, AgentJoined, Spooled
+from flambeau.coordination.payloads import ScriptPayload
 from flambeau.coordination.protocol import (
     EndRole,
     EndRoles,
@@ -250,7 +251,7 @@ class SimulatedJob(Observer):
 
     def run(self) -> Outcome:
         """Run the job; one that takes for ever is an error."""
-        return self.controller.run(Launch("", b"", "", {}))
+        return self.controller.run(Launch("", b"", "", ScriptPayload("none.py")))
 
     @property
     def phase(self) -> Phase:

@@ -1,7 +1,6 @@
 """The agent: joins the coordinator, starts the roles it is told, forwards what they say."""
 
 import contextlib
-import dataclasses
 import signal
 import threading
 import time
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import zmq
+from msgspec.structs import replace
 
 from flambeau.clusters.base import Launch
 from flambeau.clusters.cores import plan_cores
@@ -29,6 +29,7 @@ from flambeau.coordination.file_messages import (
     Spooled,
     WantFiles,
 )
+from flambeau.coordination.payloads import Payload, RunPayload, Site, TrainingPayload
 from flambeau.coordination.protocol import (
     CODEC,
     EndRole,
@@ -68,10 +69,7 @@ def agent_main(
     `fill` takes in the data that the engine brings, for the roles to read. `machine` is for
     launchers that know better than the kernel which agents are on one machine.
     """
-    mirror = None
-    if launch.token and not sees(launch.payload["run_dir"], launch.token):
-        mirror = Mirror(launch.mirrors, launch.carry_bytes, _open_depot(launch.depot))
-        launch = dataclasses.replace(launch, payload=_as_seen(launch.payload, mirror))
+    mirror = _open_mirror(launch)
     client = Client(CODEC, launch.secret, launch.coordinator, silence_seconds=SILENCE_SECONDS)
     worker, incarnation = Agent(launch, client, mirror), uuid.uuid4().hex
     where = machine or machine_identity()
@@ -103,6 +101,16 @@ def beating(launch: Launch, beat: AgentBeat) -> Iterator[None]:
         thread.join(timeout=CLOSE_SECONDS)
 
 
+def _open_mirror(launch: Launch) -> Mirror | None:
+    """Make a directory of this agent's own, if it does not see the run's."""
+    payload = launch.payload
+    if not isinstance(payload, RunPayload) or not launch.token:
+        return None
+    if sees(payload.run_dir, launch.token):
+        return None
+    return Mirror(launch.mirrors, launch.carry_bytes, _open_depot(launch.depot))
+
+
 def _open_depot(url: str | None) -> "Depot | None":
     if url is None:
         return None
@@ -111,13 +119,15 @@ def _open_depot(url: str | None) -> "Depot | None":
     return Depot(url)
 
 
-def _as_seen(payload: dict[str, Any], mirror: Mirror) -> dict[str, Any]:
-    """The payload with this machine's paths."""
-    root = str(mirror.root)
-    initial = payload.get("init_from")
-    if initial is not None:
-        initial = f"{root}/{INIT}@{payload['init_step']}"
-    return {**payload, "run_dir": root, "mirrored": True, "init_from": initial}
+def site_of(payload: Payload, mirror: Mirror | None) -> Site:
+    """Return where roles find the run of a payload and what it starts from."""
+    if not isinstance(payload, RunPayload):
+        return Site()
+    root = payload.run_dir if mirror is None else str(mirror.root)
+    initial = payload.initial if isinstance(payload, TrainingPayload) else None
+    if mirror is not None and initial is not None and initial.checkpoint is not None:
+        initial = replace(initial, reference=f"{root}/{INIT}@{initial.checkpoint}")
+    return Site(root, initial)
 
 
 class Agent:
@@ -129,6 +139,7 @@ class Agent:
         self._launch = launch
         self._client = client
         self._mirror = mirror
+        self._site = site_of(launch.payload, mirror)
         self._agent = 0
         self._starter = make_starter(launch)
         self._running: list[RunningRole] = []
@@ -171,9 +182,9 @@ class Agent:
 
     def _take_in(self, spool: "Spool") -> None:
         """Let roles read what has come here."""
-        payload = {**self._launch.payload, "home": self._agent, "spooled": spool.descriptors}
+        self._site = replace(self._site, home=self._agent, spooled=spool.descriptors)
         fds = (*self._launch.fds, *spool.descriptors.values())
-        self._launch = dataclasses.replace(self._launch, payload=payload, fds=fds)
+        self._launch = replace(self._launch, fds=fds)
         self._starter = make_starter(self._launch)
         self._client.send(Spooled(self._agent, spool.rows, spool.size, spool.nulls))
 
@@ -225,11 +236,11 @@ class Agent:
             self._mirror.forget(message.checkpoints)
 
     def _start(self, message: StartRoles) -> None:
-        payload = {**self._launch.payload, "spools": message.spools, "spooling": message.spooling}
-        launch = dataclasses.replace(self._launch, payload=payload)
+        site = replace(self._site, spools=message.spools, spooling=message.spooling)
         for spec in message.roles:
             cores, threads = self._cores_for(spec)
-            self._running.append(RunningRole(launch, spec, cores, threads, self._starter))
+            role = RunningRole(self._launch, site, spec, cores, threads, self._starter)
+            self._running.append(role)
 
     def _cores_for(self, spec: RoleSpec) -> tuple[list[int], int]:
         """Its cores (none: not pinned) and how many threads it should have."""

@@ -4,26 +4,27 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+
+import msgspec
 
 from flambeau.config.plural import number_of
+from flambeau.coordination.payloads import Payload
 from flambeau.errors import ConfigError, UserError
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """What every agent of a job is given, over the engine's own channel.
 
-    `module` is run with `python -m` for each role; `payload` (plain values) and the inherited file
-    descriptors `fds` are for that module alone. Modules of `preload` are imported once for all
+    `module` is run with `python -m` for each role; `payload` and the inherited file descriptors
+    `fds` are for that module alone. Modules of `preload` are imported once for all
     roles of a machine, where roles can be forked.
     """
 
     coordinator: str
     secret: bytes
     module: str
-    payload: dict[str, Any]
+    payload: Payload
     fds: tuple[int, ...] = ()
     preload: tuple[str, ...] = ()
     threads_per_worker: int | None = None
@@ -39,9 +40,9 @@ class Launch:
     #: Whether workers of one machine have its cores to themselves.
     pinned: bool = True
     #: Where relative paths of the user's begin.
-    folder: str = field(default_factory=os.getcwd)
+    folder: str = msgspec.field(default_factory=os.getcwd)
     python: str = sys.executable
-    python_path: tuple[str, ...] = field(
+    python_path: tuple[str, ...] = msgspec.field(
         default_factory=lambda: tuple(os.path.abspath(path) for path in sys.path)
     )
 

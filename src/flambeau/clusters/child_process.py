@@ -11,12 +11,12 @@ import signal
 import struct
 import sys
 import threading
-from typing import Any
 
 import msgspec
 
 from flambeau.clusters import outside_signals
 from flambeau.clusters.open_files import raise_open_files
+from flambeau.coordination.payloads import Payload, Site
 from flambeau.coordination.roles import Role, RoleSpec
 
 _LENGTH = struct.Struct("<I")
@@ -32,7 +32,8 @@ class ChildSpec(msgspec.Struct, frozen=True):
     coordinator: str
     secret: bytes
     spec: RoleSpec
-    payload: dict[str, Any]
+    payload: Payload
+    site: Site
     python_path: list[str]
     cores: list[int]
 

@@ -8,6 +8,7 @@ from typing import IO
 from flambeau.clusters.base import Launch
 from flambeau.clusters.child_process import STACKS_SIGNAL, ChildSpec, write_spec
 from flambeau.clusters.process_starter import Starter
+from flambeau.coordination.payloads import Site
 from flambeau.coordination.roles import RoleSpec
 
 MAX_LINE = 64 * 1024
@@ -17,7 +18,13 @@ class RunningRole:
     """A started role. It leads a process group of its own, which ends with it."""
 
     def __init__(
-        self, launch: Launch, spec: RoleSpec, cores: list[int], threads: int, starter: Starter
+        self,
+        launch: Launch,
+        site: Site,
+        spec: RoleSpec,
+        cores: list[int],
+        threads: int,
+        starter: Starter,
     ) -> None:
         self.spec = spec
         self.kill_at: float | None = None
@@ -36,6 +43,7 @@ class RunningRole:
             secret=launch.secret,
             spec=spec,
             payload=launch.payload,
+            site=site,
             python_path=list(launch.python_path),
             cores=cores,
         )

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 
 from flambeau.clusters.agent import agent_main
@@ -69,7 +70,7 @@ def prepare(launch: Launch) -> Launch:
     What has loaded them ends with the Python worker, which Spark keeps for a minute without tasks.
     """
     require_address_space()
-    launch = dataclasses.replace(
+    launch = msgspec.structs.replace(
         launch,
         python=sys.executable,
         python_path=(*sys.path, *filter(os.path.isdir, launch.python_path)),

@@ -40,6 +40,7 @@ from flambeau.config import (
 from flambeau.config.job_file import JobFile
 from flambeau.config.settings import nearest
 from flambeau.coordination.failures import Failure
+from flambeau.coordination.payloads import InitialWeights, TrainingPayload
 from flambeau.data.data_loaders import is_data_loader, taken_over
 from flambeau.driver.job_packager import JobPackager
 from flambeau.driver.label_mapping import with_label_map
@@ -220,13 +221,11 @@ def _run_job(
     memory = Memory()
     forgotten = memory.recall(run)
     observer = Observers([make_observers(settings.observe, run, memory), *watching])
-    payload = {
-        "settings": settings.model_dump(mode="json"),
-        "run_dir": str(run.path.resolve()),
-        "init_from": initial.get("run"),
-        "init_patterns": initial.get("patterns"),
-        "init_step": None if start is None else start.name,
-    }
+    payload = TrainingPayload(
+        settings.model_dump(mode="json"),
+        str(run.path.resolve()),
+        _initial_weights(initial, start),
+    )
     started = time.time()
     try:
         for text in filter(None, (recognised, forgotten)):
@@ -250,6 +249,13 @@ def _run_job(
         observer.close()
     _raise_if_failed(outcome, run, memory)
     return Result(run, settings, outcome, memory)
+
+
+def _initial_weights(initial: Mapping[str, Any], start: Path | None) -> InitialWeights | None:
+    if not initial:
+        return None
+    name = None if start is None else start.name
+    return InitialWeights(initial["run"], name, initial.get("patterns"))
 
 
 def _initial_checkpoint(reference: str) -> Path:

@@ -12,6 +12,7 @@ from flambeau.clusters.file_transfer.file_parts import TOKEN
 from flambeau.clusters.open_files import raise_open_files
 from flambeau.clusters.registry import open_cluster
 from flambeau.config import Recovery, RemoteCluster
+from flambeau.coordination.payloads import Payload, RunPayload
 from flambeau.driver.controller import Controller
 from flambeau.driver.outcome import Outcome
 from flambeau.driver.topology import Topology
@@ -26,7 +27,7 @@ def run_topology(
     cluster: config.Cluster,
     observer: Observer,
     recovery: Recovery,
-    payload: dict[str, Any],
+    payload: Payload,
     fds: tuple[int, ...] = (),
     frames: Mapping[str, Any] | None = None,
     *,
@@ -53,20 +54,18 @@ def run_topology(
     try:
         return controller.run(launch)
     finally:
-        if launch.token:
-            remove_traces(Path(payload["run_dir"]))
+        if isinstance(payload, RunPayload) and launch.token:
+            remove_traces(Path(payload.run_dir))
         if topology.carrier is not None:
             topology.carrier.close()
 
 
-def _files(
-    cluster: config.Cluster, carrier: Carrier | None, payload: Mapping[str, Any]
-) -> dict[str, Any]:
+def _files(cluster: config.Cluster, carrier: Carrier | None, payload: Payload) -> dict[str, Any]:
     """How agents elsewhere find out whether they see the run's files, and what if not."""
-    if not isinstance(cluster, RemoteCluster) or "run_dir" not in payload:
+    if not isinstance(cluster, RemoteCluster) or not isinstance(payload, RunPayload):
         return {}
     token = uuid.uuid4().hex
-    (Path(payload["run_dir"]) / TOKEN).write_text(token, encoding="ascii")
+    (Path(payload.run_dir) / TOKEN).write_text(token, encoding="ascii")
     shown = token if cluster.shared_files else "not to be seen"
     depot = None if carrier is None or carrier.depot is None else carrier.depot.url
     return {

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, final
 
 import cloudpickle
-import msgspec
 
 from flambeau.checkpoint import RunDirectory, lease
 from flambeau.clusters.cores import core_quota
 from flambeau.config import DatasetData, FileData, JobSettings, Local
+from flambeau.coordination.payloads import Part, PredictorPayload
 from flambeau.coordination.roles import Role
 from flambeau.data.data_kinds import as_files, is_paths
 from flambeau.data.source import Source, StreamedSource
@@ -19,10 +19,8 @@ from flambeau.driver.part_coordinator import OnPart, OnRows, PartCoordinator
 from flambeau.driver.run import finish
 from flambeau.driver.topology import Topology
 from flambeau.errors import ConfigError
-from flambeau.inference.parts import Part
 from flambeau.kernels.cores import usable_cores
 from flambeau.observe import display
-from flambeau.roles.predictor import PredictorPayload
 
 #: How many lost processes are replaced if the run's own limit is lower: a part can be repeated.
 RESTARTS = 3
@@ -72,7 +70,7 @@ class PartJob:
         )
         restarts = max(RESTARTS, self.settings.recovery.max_restarts)
         recovery = self.settings.recovery.model_copy(update={"max_restarts": restarts})
-        payload = msgspec.to_builtins(self._payload(parts, options), builtin_types=(bytes,))
+        payload = self._payload(parts, options)
         observer = display("lines", every_seconds=5.0)
         try:
             with lease(self.checkpoint, LEASE_SECONDS):

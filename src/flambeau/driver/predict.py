@@ -13,12 +13,13 @@ import pyarrow as pa
 from flambeau.checkpoint import RunDirectory, lease, resolve
 from flambeau.checkpoint.manifest import MANIFEST as CHECKPOINT_MANIFEST
 from flambeau.config import DatasetData, FileData, JobSettings
+from flambeau.coordination.payloads import Part
 from flambeau.data.data_kinds import as_files, is_paths
 from flambeau.data.source import Source, StreamedSource
 from flambeau.driver.part_coordinator import OnRows
 from flambeau.driver.part_job import PartJob
 from flambeau.errors import ConfigError
-from flambeau.inference.parts import PART_ROWS, Part
+from flambeau.inference.parts import PART_ROWS
 from flambeau.inference.predictions_folder import PredictionsFolder
 from flambeau.inference.writing import is_folder, write_predictions
 from flambeau.runs.prediction import Prediction, PredictionOptions, counted

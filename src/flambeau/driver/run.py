@@ -11,6 +11,7 @@ import cloudpickle
 
 from flambeau.config import Cluster, Recovery, RemoteCluster
 from flambeau.coordination.failures import Cause
+from flambeau.coordination.payloads import FunctionFiles, FunctionValue, Payload, ScriptPayload
 from flambeau.coordination.roles import Role
 from flambeau.driver.fit import raise_failure
 from flambeau.driver.launching import run_topology
@@ -36,7 +37,7 @@ def run(
     descriptors = [_anonymous_file() for _ in range(cluster.workers + 1)]
     try:
         store(descriptors[0], (function, args, kwargs))
-        payload = {"function": descriptors[0], "results": descriptors[1:]}
+        payload = FunctionFiles(descriptors[0], descriptors[1:])
         outcome = launch_roles(Role.FUNCTION, cluster, payload, tuple(descriptors))
         finish(outcome)
         return [load(descriptor) for descriptor in descriptors[1:]]
@@ -47,7 +48,7 @@ def run(
 
 def _run_elsewhere(call: Any, cluster: Cluster) -> list[Any]:
     """On other machines, where descriptors of this one mean nothing."""
-    payload = {"function": cloudpickle.dumps(call)}
+    payload = FunctionValue(cloudpickle.dumps(call))
     outcome = launch_roles(Role.FUNCTION, cluster, payload, ())
     finish(outcome)
     return [pickle.loads(outcome.summaries[rank]["result"]) for rank in range(cluster.workers)]
@@ -58,7 +59,7 @@ def run_script(program: str, arguments: list[str], cluster: Cluster, *, module: 
 
     Returns 0, or the exit code of the first process that ended itself with another or was killed.
     """
-    payload = {"program": program, "arguments": arguments, "module": module}
+    payload = ScriptPayload(program, arguments, module)
     outcome = launch_roles(Role.SCRIPT, cluster, payload, ())
     failure = outcome.failure
     if failure is not None and failure.cause is Cause.DIED and outcome.interrupted is None:
@@ -67,9 +68,7 @@ def run_script(program: str, arguments: list[str], cluster: Cluster, *, module: 
     return 0
 
 
-def launch_roles(
-    role: Role, cluster: Cluster, payload: dict[str, Any], fds: tuple[int, ...]
-) -> Outcome:
+def launch_roles(role: Role, cluster: Cluster, payload: Payload, fds: tuple[int, ...]) -> Outcome:
     """Run one role per worker to its end, showing what they print, by rank."""
     observer: Observer = display("lines", every_seconds=5.0)
     try:

@@ -2,10 +2,10 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from flambeau.coordination.payloads import Part
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.loader import cut, in_order
@@ -13,21 +13,6 @@ from flambeau.data.source import IndexedSource, Source, StreamedSource
 
 #: Rows of a part, if shards are not larger: enough that starting a file costs nothing.
 PART_ROWS = 1 << 18
-
-
-@dataclass(frozen=True)
-class Part:
-    """Shards `first` to `last` of streamed data, or rows; `rows` is None if nobody knows."""
-
-    index: int
-    first: int
-    last: int
-    rows: int | None
-
-    @property
-    def file_name(self) -> str:
-        """What the file of its predictions is called; names sort in the order of the data."""
-        return f"part-{self.index:06d}.parquet"
 
 
 def cut_parts(source: Source, part_rows: int = PART_ROWS) -> list[Part]:

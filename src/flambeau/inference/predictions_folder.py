@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from flambeau.checkpoint.durable import TEMPORARY, write_atomically
+from flambeau.coordination.payloads import Part
 from flambeau.errors import ConfigError, DataError
-from flambeau.inference.parts import Part
 
 MANIFEST = "_manifest.json"
 

@@ -12,6 +12,7 @@ from flambeau.config.strategies import ParameterServer
 from flambeau.coordination.batch_cuts import drops
 from flambeau.coordination.consistency import Asynchronous, Bounded, StalenessPolicy
 from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.coordination.payloads import Site
 from flambeau.coordination.plans import IndexedPlan
 from flambeau.coordination.task_messages import PlanData, StopRequest
 from flambeau.coordination.tasks import Homes
@@ -39,12 +40,10 @@ def work_async(
     run: RunDirectory,
     coordinator: CoordinatorClient,
     device: torch.device,
-    payload: dict[str, Any],
+    site: Site,
 ) -> dict[str, Any]:
     """Train until everything is done; the summary that goes into the result."""
-    context = WorkerContext(
-        settings, run, coordinator, CoordinatorGroup(coordinator), device, payload
-    )
+    context = WorkerContext(settings, run, coordinator, CoordinatorGroup(coordinator), device, site)
     return AsyncWorker(context).run()
 
 
@@ -140,7 +139,8 @@ class AsyncWorker:
         if isinstance(source, EngineFrameSource):
             homes = Homes(source.shard_homes, source.agents_of(spec.world))
             if before is not None:
-                before["other_parts"] = worker_checkpoints.other_parts(state, self._context.payload)
+                spooling = self._context.site.spooling
+                before["other_parts"] = worker_checkpoints.other_parts(state, spooling)
         return PlanData(spec, "shards", [shard.rows for shard in shards], before, homes, progress)
 
     def _batches(self, source: Source) -> int | None:

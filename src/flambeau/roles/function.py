@@ -8,6 +8,7 @@ import cloudpickle
 
 from flambeau.clusters.child_process import ChildSpec
 from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.coordination.payloads import FunctionFiles, FunctionValue
 from flambeau.roles.process_group import (
     backend_of,
     pick_device,
@@ -22,14 +23,17 @@ def call(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
     Far from the driver both travel with the messages.
     """
     set_rank_variables(coordinator)
-    given = child.payload["function"]
-    function, args, kwargs = pickle.loads(given) if isinstance(given, bytes) else load(given)
+    given = child.payload
+    assert isinstance(given, FunctionFiles | FunctionValue)
+    function, args, kwargs = (
+        load(given.function) if isinstance(given, FunctionFiles) else pickle.loads(given.function)
+    )
     device = pick_device("auto", child.spec.local_rank)
     with process_group(coordinator, backend_of(device)):
         result = function(*args, **kwargs)
-    if isinstance(given, bytes):
+    if isinstance(given, FunctionValue):
         return {"result": cloudpickle.dumps(result)}
-    store(child.payload["results"][child.spec.rank], result)
+    store(given.results[child.spec.rank], result)
     return {}
 
 

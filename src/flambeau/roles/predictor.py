@@ -5,14 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from flambeau.checkpoint import RunDirectory
 from flambeau.clusters.child_process import ChildSpec
 from flambeau.config import DatasetData, FileData, JobSettings
 from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.coordination.payloads import Part, PredictorPayload
 from flambeau.data.source import Source
-from flambeau.inference.parts import Part
 from flambeau.inference.writing import write_predictions
 from flambeau.roles.part_loop import work_on_parts
 from flambeau.runs.evaluation import Evaluation
@@ -23,29 +21,11 @@ from flambeau.runs.trained_run import load_model, open_given
 PartWork = Callable[[Part, Callable[[int], None]], bytes]
 
 
-class PredictorPayload(msgspec.Struct, frozen=True):
-    """What predictors work with: the run, its checkpoint, the data and its parts.
-
-    `source` is the opened data, pickled; None: open `data`. Predictions are written to the folder
-    `out`; without one, the model is evaluated by `metrics`.
-    """
-
-    run_dir: str
-    settings: dict[str, Any]
-    checkpoint: str
-    data: dict[str, Any] | None
-    source: bytes | None
-    parts: list[Part]
-    batch_size: int | None = None
-    out: str | None = None
-    metrics: list[str] = []
-
-
 def predict_parts(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
     """Work on the parts that the coordinator assigns; the summary says how many that were."""
-    payload = msgspec.convert(child.payload, PredictorPayload)
-    settings = JobSettings.parse(payload.settings)
-    run = RunDirectory(payload.run_dir)
+    payload = child.payload
+    assert isinstance(payload, PredictorPayload)
+    settings, run = JobSettings.parse(payload.settings), RunDirectory(child.site.run_dir)
     source = _open_source(payload, run, settings)
     prepare = _evaluation if payload.out is None else _prediction
     work, parts = prepare(payload, run, settings, source), {p.index: p for p in payload.parts}

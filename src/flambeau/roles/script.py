@@ -9,6 +9,7 @@ from torch._C._distributed_c10d import TCPStore
 from flambeau.clusters.child_process import ChildSpec
 from flambeau.clusters.interfaces import host_of, local_address
 from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.coordination.payloads import ScriptPayload
 from flambeau.roles.coordinator_store import CoordinatorStore
 from flambeau.roles.process_group import TIMEOUT, set_rank_variables
 from flambeau.roles.program import run_program
@@ -31,8 +32,9 @@ def run_script(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, An
     host, port = keys.get(_ADDRESS).decode().split()
     os.environ.update(MASTER_ADDR=host, MASTER_PORT=port, TORCHELASTIC_USE_AGENT_STORE="True")
     given = child.payload
+    assert isinstance(given, ScriptPayload)
     try:
-        run_program(given["program"], given["arguments"], module=given["module"])
+        run_program(given.program, given.arguments, module=given.module)
     finally:
         del store
     return {}

@@ -16,6 +16,7 @@ from flambeau.config import JobSettings
 from flambeau.config.strategies import Hybrid, ParameterServer
 from flambeau.config.table_optimizer import table_optimizer
 from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.coordination.payloads import InitialWeights, TrainingPayload
 from flambeau.coordination.protocol import CODEC as COORDINATION
 from flambeau.coordination.protocol import Messages, Restore, ServerReady, ShardJoined
 from flambeau.coordination.round_messages import Commit, NormRequest
@@ -36,11 +37,12 @@ HIGH_WATER = 256
 
 def serve(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
     """Serve until the workers are done; what was counted."""
-    settings = JobSettings.parse(child.payload["settings"])
-    run = RunDirectory(child.payload["run_dir"])
+    payload = child.payload
+    assert isinstance(payload, TrainingPayload)
+    settings, run = JobSettings.parse(payload.settings), RunDirectory(child.site.run_dir)
     strategy = settings.strategy
     assert isinstance(strategy, ParameterServer | Hybrid)
-    restoring = _restoring(coordinator, run, child.payload)
+    restoring = _restoring(coordinator, run, child.site.initial)
     shard = ServerShard(_shard_settings(settings, run, coordinator))
     server = Server(
         CODEC,
@@ -126,7 +128,7 @@ def _summary(service: Service) -> dict[str, Any]:
 
 
 def _restoring(
-    coordinator: CoordinatorClient, run: RunDirectory, payload: dict[str, Any]
+    coordinator: CoordinatorClient, run: RunDirectory, initial: InitialWeights | None
 ) -> Restoring | None:
     """What to begin with: this run's checkpoint, or the tables of another run's."""
     told = threading.Event()
@@ -141,8 +143,8 @@ def _restoring(
         raise RequestTimeoutError("the coordinator did not say what to begin with")
     if words[0].checkpoint is not None:
         return Restoring(run.checkpoints / words[0].checkpoint)
-    if payload.get("init_from") is not None:
-        path, which = parse_reference(payload["init_from"])
+    if initial is not None:
+        path, which = parse_reference(initial.reference)
         source = resolve(RunDirectory(path), which)
         if Manifest.read(source).tables:
             return Restoring(source, afresh=True)

@@ -9,6 +9,7 @@ from flambeau.clusters.child_process import ChildSpec
 from flambeau.config import JobSettings
 from flambeau.config.strategies import ParameterServer
 from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.coordination.payloads import TrainingPayload
 from flambeau.coordination.task_messages import StopRequest
 from flambeau.data.source import IndexedSource, Source
 from flambeau.roles import worker_checkpoints
@@ -27,19 +28,20 @@ from flambeau.training.pulse import CollectivePulse, Pulse, ReportedPulse
 
 def work(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
     """Train; the summary that goes into the result (the first worker's counts)."""
-    settings = JobSettings.parse(child.payload["settings"])
-    run = RunDirectory(child.payload["run_dir"])
+    payload = child.payload
+    assert isinstance(payload, TrainingPayload)
+    settings, run = JobSettings.parse(payload.settings), RunDirectory(child.site.run_dir)
     device = pick_device(settings.compute.device, child.spec.local_rank)
     if isinstance(settings.strategy, ParameterServer) and not settings.strategy.lockstep:
         from flambeau.roles.async_worker import work_async
 
-        return work_async(settings, run, coordinator, device, child.payload)
+        return work_async(settings, run, coordinator, device, child.site)
     with contextlib.ExitStack() as stack:
         group: Group = Solo()
         if child.spec.world > 1:
             stack.enter_context(process_group(coordinator, backend_of(device)))
             group = shared_if_possible(ProcessGroup())
-        context = WorkerContext(settings, run, coordinator, group, device, child.payload)
+        context = WorkerContext(settings, run, coordinator, group, device, child.site)
         return PlannedWorker(context).run()
 
 
@@ -61,7 +63,7 @@ class PlannedWorker:
         if state is not None:
             by_row = isinstance(source, IndexedSource)
             position = worker_checkpoints.restored_position(
-                state, group.size, self._context.payload, by_row=by_row
+                state, group.size, self._context.site.spooling, by_row=by_row
             )
         total = total_steps(settings, loader, position)
         parts, saving = build.parts(opened, total, loader.steps(), settings.evaluation.exact_rows)

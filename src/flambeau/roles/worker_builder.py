@@ -125,7 +125,7 @@ class WorkerBuilder:
             settings,
             parts,
             self._tables(opened, strategy),
-            context.payload["spooling"],
+            context.site.spooling,
         )
         parts.saving = saving
         if opened.state is not None:
@@ -140,11 +140,10 @@ class WorkerBuilder:
         """The model on its device; a fresh one with another run's weights, if that is asked."""
         settings, context = self.settings, self.context
         model = open_model.build_job_model(settings, self.load_code).to(context.device)
-        initial = context.payload.get("init_from")
+        initial = context.site.initial
         begin_without_rows(model, others=initial is not None or not fresh)
         if initial is not None and fresh:
-            patterns = context.payload.get("init_patterns")
-            worker_checkpoints.load_initial_weights(model, initial, patterns, context.warn)
+            worker_checkpoints.load_initial_weights(model, initial, context.warn)
         if getattr(settings.strategy, "sync_batch_norm", False) and context.group.size > 1:
             model = sync_batch_norm.convert(model)
         return model
@@ -306,11 +305,11 @@ class WorkerBuilder:
         tables = strategy.table_checkpoints(
             SavingContext(self.settings, context.run, context.coordinator, specs)
         )
-        initial = context.payload.get("init_from")
+        initial = context.site.initial
         if opened.state is not None:
             tables.load(checkpoint_path(context.run, opened.state.step))
         elif initial is not None:
-            path, which = parse_reference(initial)
+            path, which = parse_reference(initial.reference)
             tables.load(resolve(RunDirectory(path), which))
         return tables
 
@@ -323,7 +322,7 @@ class WorkerBuilder:
 
     def _open(self, data: DataRef) -> Source:
         if isinstance(data, SpooledData):
-            source: Source = open_data.open_spooled(data, self.context.payload)
+            source: Source = open_data.open_spooled(data, self.context.site)
         else:
             source = open_data.open_data(data, self.load_code, self.settings.binding)
         self._opened.append(source)

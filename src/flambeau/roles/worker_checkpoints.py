@@ -14,6 +14,7 @@ from flambeau.checkpoint.weights import load_all_weights, load_weights
 from flambeau.config import JobSettings
 from flambeau.coordination.activity import stores
 from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.coordination.payloads import InitialWeights
 from flambeau.coordination.task_messages import SyncPoint
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import CheckpointError, ModelError
@@ -167,17 +168,17 @@ def restore_model(parts: TrainingParts, state: TrainingState) -> None:
         schedule.load_state_dict(state.extra["schedules"][name])
 
 
-def other_parts(state: TrainingState | None, payload: dict[str, Any]) -> bool:
+def other_parts(state: TrainingState | None, spooling: str) -> bool:
     """Whether workers have other rows of the data now than when this was saved."""
-    return state is not None and state.extra.get("spooling", "") != payload["spooling"]
+    return state is not None and state.extra.get("spooling", "") != spooling
 
 
 def restored_position(
-    state: TrainingState, workers: int, payload: dict[str, Any], *, by_row: bool
+    state: TrainingState, workers: int, spooling: str, *, by_row: bool
 ) -> Position:
     """Where to go on; with another number of workers at the same row, or at the epoch's start."""
     position = Position(**state.extra["position"])
-    if state.workers != workers or other_parts(state, payload):
+    if state.workers != workers or other_parts(state, spooling):
         position.change_workers(by_row=by_row)
     return position
 
@@ -198,14 +199,15 @@ class NotYet:
 
 
 def load_initial_weights(
-    model: torch.nn.Module, reference: str, patterns: list[str] | None, warn: Callable[[str], None]
+    model: torch.nn.Module, initial: InitialWeights, warn: Callable[[str], None]
 ) -> None:
     """Start from another run's weights; what did not fit is said, nothing fitting is an error."""
+    reference = initial.reference
     path, which = parse_reference(reference)
     run = RunDirectory(path)
     if not Path(path).is_dir():
         raise CheckpointError(f"init_from: there is no run {path}")
-    report = load_weights(model, read_checkpoint(resolve(run, which)).model, patterns)
+    report = load_weights(model, read_checkpoint(resolve(run, which)).model, initial.patterns)
     if not report.loaded and (report.missing or not has_tables(model)):
         raise ModelError(f"init_from={reference}: nothing in it fits the model:\n{report}")
     if not report.complete:

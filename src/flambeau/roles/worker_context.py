@@ -1,13 +1,13 @@
 """Where a worker is, as all its parts know it."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import JobSettings
 from flambeau.coordination.coordinator_client import CoordinatorClient
+from flambeau.coordination.payloads import Site
 from flambeau.strategies.group import Group
 
 
@@ -20,7 +20,7 @@ class WorkerContext:
     coordinator: CoordinatorClient
     group: Group
     device: torch.device
-    payload: dict[str, Any]
+    site: Site
 
     def warn(self, text: str) -> None:
         """Tell the user, once for all workers."""

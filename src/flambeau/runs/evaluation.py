@@ -9,10 +9,11 @@ from torch import nn
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import JobSettings
+from flambeau.coordination.payloads import Part
 from flambeau.data.batch import Batch
 from flambeau.data.loader import in_order
 from flambeau.data.source import IndexedSource, Source, StreamedSource
-from flambeau.inference.parts import PART_ROWS, Part, batches_of, cut_parts
+from flambeau.inference.parts import PART_ROWS, batches_of, cut_parts
 from flambeau.runs import open_data, open_model
 from flambeau.runs.dry_run import suit
 from flambeau.strategies.group import Solo

@@ -24,6 +24,7 @@ from flambeau.config import (
 )
 from flambeau.config.data import is_frame
 from flambeau.config.plural import number_of
+from flambeau.coordination.payloads import Site
 from flambeau.coordination.plans import HomePlan, IndexedPlan, StreamedPlan
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
@@ -134,12 +135,10 @@ def validation_data(settings: JobSettings) -> DataRef:
     return valid.model_copy(update={"format": known, "options": options})
 
 
-def open_spooled(data: SpooledData, payload: dict[str, Any]) -> EngineFrameSource:
+def open_spooled(data: SpooledData, site: Site) -> EngineFrameSource:
     """The part of a data frame that this worker's agent has written to a file."""
-    descriptor = payload["spooled"].get(data.name)
-    return EngineFrameSource(
-        descriptor, payload["spools"][data.name], payload["home"], data.columns
-    )
+    descriptor = site.spooled.get(data.name)
+    return EngineFrameSource(descriptor, site.spools[data.name], site.home, data.columns)
 
 
 def _called(ref: CodeRef, load_code: LoadCode) -> Any:

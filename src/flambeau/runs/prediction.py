@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import JobSettings
+from flambeau.coordination.payloads import Part
 from flambeau.data.binding import Binder
 from flambeau.data.read_ahead import ReadAhead
 from flambeau.data.source import Source
 from flambeau.errors import ConfigError
-from flambeau.inference.parts import PART_ROWS, Part, batches_of, cut_parts
+from flambeau.inference.parts import PART_ROWS, batches_of, cut_parts
 from flambeau.inference.scorer import Scorer
 from flambeau.runs import open_data
 from flambeau.runs.dry_run import suit

@@ -1,15 +1,18 @@
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flambeau.clusters import agent as agent_module
 from flambeau.clusters import cores as cores_module
-from flambeau.clusters.agent import Agent, agent_main
+from flambeau.clusters.agent import Agent, agent_main, site_of
 from flambeau.clusters.base import Launch
+from flambeau.clusters.file_transfer.mirror import Mirror
 from flambeau.clusters.machine import machine_identity
 from flambeau.clusters.process_starter import Starter
 from flambeau.coordination.file_messages import AgentBeat, AgentJoined
+from flambeau.coordination.payloads import InitialWeights, ScriptPayload, Site, TrainingPayload
 from flambeau.coordination.protocol import (
     CODEC,
     EndRole,
@@ -35,9 +38,15 @@ class FakeRole:
     """A role that notes how it is ended."""
 
     def __init__(
-        self, launch: Launch, spec: RoleSpec, cores: list[int], threads: int, starter: Starter
+        self,
+        launch: Launch,
+        site: Site,
+        spec: RoleSpec,
+        cores: list[int],
+        threads: int,
+        starter: Starter,
     ) -> None:
-        self.spec, self.cores, self.threads = spec, cores, threads
+        self.site, self.spec, self.cores, self.threads = site, spec, cores, threads
         self.process = FakeProcess()
         self.outputs: dict[int, Any] = {}
         self.ended: list[float] = []
@@ -71,7 +80,9 @@ class Machine:
     def __init__(self) -> None:
         self.client = FakeClient()
         client: Any = self.client
-        self.agent = Agent(Launch("tcp://127.0.0.1:1", b"", "mine", {}), client)
+        self.agent = Agent(
+            Launch("tcp://127.0.0.1:1", b"", "mine", ScriptPayload("none.py")), client
+        )
 
     def tell(self, message: Any) -> None:
         self.client.inbox.append(message)
@@ -132,6 +143,36 @@ def test_an_exit_is_reported_with_its_code(machine: Machine) -> None:
     assert gone.finished
 
 
+RUN = TrainingPayload({}, "/driver/run", InitialWeights("runs/other", "step-7", ["layers.*"]))
+
+
+def test_roles_find_the_run_where_the_driver_has_it() -> None:
+    assert site_of(RUN, None) == Site("/driver/run", RUN.initial)
+
+
+def test_roles_that_do_not_see_the_run_find_the_mirror_and_what_it_starts_from(
+    tmp_path: Path,
+) -> None:
+    mirror = Mirror(str(tmp_path), 1 << 20, None)
+    there = InitialWeights(f"{mirror.root}/init@step-7", "step-7", ["layers.*"])
+    assert site_of(RUN, mirror) == Site(str(mirror.root), there)
+
+
+def test_a_run_that_is_resumed_refers_to_what_the_user_named(tmp_path: Path) -> None:
+    mirror = Mirror(str(tmp_path), 1 << 20, None)
+    resumed = TrainingPayload({}, "/driver/run", InitialWeights("runs/other"))
+    assert site_of(resumed, mirror) == Site(str(mirror.root), resumed.initial)
+
+
+def test_roles_learn_which_rows_are_where(machine: Machine) -> None:
+    machine.tell(StartRoles([spec(0)], {"train": [[3], [4]]}, "first"))
+    machine.tell(StartRoles([spec(1)]))
+    assert [role.site for role in machine.roles] == [
+        Site(spools={"train": [[3], [4]]}, spooling="first"),
+        Site(),
+    ]
+
+
 def test_a_server_computes_with_one_thread(machine: Machine) -> None:
     machine.tell(StartRoles([spec(0, Role.SERVER)]))
     assert machine.roles[0].threads == 1
@@ -153,7 +194,7 @@ def test_a_worker_gets_its_share_of_the_agents_cores(
 @pytest.mark.parametrize("given", [None, "rack 7"])
 def test_an_agent_reports_its_machine_and_cores(given: str | None) -> None:
     server = Server(CODEC, secret := new_secret(), "127.0.0.1")
-    launch = Launch(server.address, secret, "mine", {})
+    launch = Launch(server.address, secret, "mine", ScriptPayload("none.py"))
     with ThreadPoolExecutor(1) as pool:
         serving = pool.submit(agent_main, launch, 0, "127.0.0.1", machine=given)
         while not isinstance((envelope := server.receive(10)).message, AgentJoined):
@@ -167,7 +208,7 @@ def test_an_agent_reports_its_machine_and_cores(given: str | None) -> None:
 
 def test_an_agent_without_a_coordinator_ends() -> None:
     server = Server(CODEC, secret := new_secret(), "127.0.0.1")
-    launch = Launch(server.address, secret, "mine", {})
+    launch = Launch(server.address, secret, "mine", ScriptPayload("none.py"))
     with ThreadPoolExecutor(1) as pool:
         serving = pool.submit(agent_main, launch, 3, "127.0.0.1")
         kinds = set()

@@ -11,6 +11,7 @@ import pytest
 
 from flambeau.clusters.child_process import ChildSpec, write_spec
 from flambeau.clusters.open_files import MOST
+from flambeau.coordination.payloads import ScriptPayload, Site
 from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.kernels.cores import usable_cores
 
@@ -21,7 +22,8 @@ resource.setrlimit(resource.RLIMIT_NOFILE, few)
 from flambeau.clusters.child_process import attach
 child = attach(int(sys.argv[1]))
 seen = {
-    "secret": child.secret.hex(), "rank": child.spec.rank, "payload": child.payload,
+    "secret": child.secret.hex(), "rank": child.spec.rank,
+    "program": child.payload.program, "run_dir": child.site.run_dir,
     "last_path": sys.path[-1], "cores": sorted(os.sched_getaffinity(0)),
     "files": resource.getrlimit(resource.RLIMIT_NOFILE),
     "signals": [getattr(signal.getsignal(n), "__name__", "default")
@@ -74,7 +76,8 @@ def make_spec(size: int, role: Role = Role.WORKER) -> ChildSpec:
         coordinator="tcp://127.0.0.1:1",
         secret=b"\x00\xff",
         spec=msgspec.structs.replace(SPEC, role=role),
-        payload={"text": "x" * size},
+        payload=ScriptPayload("x" * size),
+        site=Site("runs/mine"),
         python_path=["/added/by/the/agent"],
         cores=CORE,
     )
@@ -88,7 +91,8 @@ def test_a_child_is_told_all_and_ends_with_its_agent(child: Child) -> None:
     assert seen == {
         "secret": "00ff",
         "rank": 3,
-        "payload": {"text": "x" * size},
+        "program": "x" * size,
+        "run_dir": "runs/mine",
         "last_path": "/added/by/the/agent",
         "cores": CORE,
         "files": [min(FILES, MOST), FILES],

@@ -1,5 +1,4 @@
 import contextlib
-import dataclasses
 import json
 import os
 import select
@@ -13,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -30,6 +30,7 @@ from flambeau.clusters.process_starter import (
     fork_server_for,
     whole_environment,
 )
+from flambeau.coordination.payloads import ScriptPayload
 
 PATIENCE = 30.0
 
@@ -81,7 +82,7 @@ def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
     (tmp_path / "a_role.py").write_text(ROLE)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     monkeypatch.setenv("COLOUR", "red")
-    return Launch("", b"", "a_role", {}, preload=("numpy", "no_such_module"))
+    return Launch("", b"", "a_role", ScriptPayload("none.py"), preload=("numpy", "no_such_module"))
 
 
 @pytest.fixture(params=[Forking, Spawning])
@@ -152,7 +153,7 @@ def test_descriptors_keep_their_numbers(launch: Launch, tmp_path: Path, kind: ty
     for number in range(12):  # some of these are numbers that a fork server uses itself
         (tmp_path / str(number)).write_text(f"file {number}")
         files.append(os.open(tmp_path / str(number), os.O_RDONLY))
-    machine = Machine(kind(dataclasses.replace(launch, fds=tuple(files))))
+    machine = Machine(kind(msgspec.structs.replace(launch, fds=tuple(files))))
     seen = told(machine.start("tell", GIVEN=" ".join(map(str, files))))
     assert seen["given"] == [f"file {number}" for number in range(12)]
     machine.close()
@@ -224,7 +225,7 @@ def test_forks_that_end_after_their_agent_leave_no_message() -> None:
 
 
 def test_agents_of_one_executor_share_a_fork_server(launch: Launch) -> None:
-    shared = dataclasses.replace(launch, siblings=f"tests {os.getpid()}")
+    shared = msgspec.structs.replace(launch, siblings=f"tests {os.getpid()}")
     environment = whole_environment({"OMP_NUM_THREADS": "1", "GIVEN": ""})
     machines, roles = [], []
     for _ in range(2):
@@ -263,7 +264,7 @@ class SharedForkServer:
     """A fork server that is found by its folder, and this process as one of its agents."""
 
     def __init__(self, launch: Launch, temporary: Path) -> None:
-        self._launch = dataclasses.replace(launch, siblings="tests")
+        self._launch = msgspec.structs.replace(launch, siblings="tests")
         self.environment = whole_environment({"OMP_NUM_THREADS": "1", "GIVEN": ""})
         self._temporary, self._connections = temporary, list[socket.socket]()
         self.agent = self.another_agent()

@@ -7,6 +7,7 @@ from typing import Any
 from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.config import Recovery
 from flambeau.coordination.file_messages import AgentJoined
+from flambeau.coordination.payloads import ScriptPayload
 from flambeau.coordination.protocol import (
     CODEC,
     RoleDone,
@@ -80,7 +81,9 @@ class OneWorker(Cluster):
 def run(words: bool) -> Outcome:
     topology, cluster = Topology(1), OneWorker(words)
     controller = Controller(topology, cluster, Silent(), Recovery(), graceful=True)
-    return controller.run(Launch(controller.address, controller.secret, "", {}))
+    return controller.run(
+        Launch(controller.address, controller.secret, "", ScriptPayload("none.py"))
+    )
 
 
 def test_a_worker_whose_last_words_come_after_its_end_is_done() -> None:

@@ -18,6 +18,7 @@ from flambeau.config import Recovery
 from flambeau.coordination import backoff
 from flambeau.coordination.failures import Failure, of_exit
 from flambeau.coordination.file_messages import AgentJoined
+from flambeau.coordination.payloads import ScriptPayload
 from flambeau.coordination.protocol import CODEC, RoleExited, RoleJoined, Shutdown, StartRoles
 from flambeau.driver import controller as controlling
 from flambeau.driver.controller import Controller
@@ -142,7 +143,9 @@ class Mortal(Cluster):
 def run_mortal(max_restarts: int, observer: Observer) -> Outcome:
     recovery = Recovery(max_restarts=max_restarts)
     controller = Controller(Topology(1), Mortal(), observer, recovery, graceful=True)
-    return controller.run(Launch(controller.address, controller.secret, "", {}))
+    return controller.run(
+        Launch(controller.address, controller.secret, "", ScriptPayload("none.py"))
+    )
 
 
 def test_restarts_follow_each_other_more_and_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flambeau.coordination.payloads import Part
 from flambeau.errors import ConfigError
-from flambeau.inference.parts import Part
 from flambeau.inference.predictions_folder import PredictionsFolder
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from flambeau.clusters.child_process import ChildSpec
+from flambeau.coordination.payloads import ScriptPayload, Site
 from flambeau.coordination.protocol import RoleFailed
 from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.errors import CheckpointError, DataError
@@ -10,7 +11,8 @@ from flambeau.roles.main import _failure
 
 
 def failed(role: Role, error: BaseException) -> RoleFailed:
-    return _failure(ChildSpec("", b"", RoleSpec(role, 0, 1, 0, 1, 0, 0), {}, [], []), error)
+    spec = RoleSpec(role, 0, 1, 0, 1, 0, 0)
+    return _failure(ChildSpec("", b"", spec, ScriptPayload(""), Site(), [], []), error)
 
 
 @pytest.mark.parametrize("error", [CheckpointError("it is damaged"), DataError("row 3")])

@@ -7,6 +7,7 @@ import torch
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import CodeRef, FileData, JobSettings
+from flambeau.coordination.payloads import Site
 from flambeau.data.sources import files
 from flambeau.roles.worker_builder import WorkerBuilder
 from flambeau.roles.worker_context import WorkerContext
@@ -33,7 +34,7 @@ def test_the_user_is_told_of_a_large_compressed_text(
     )
     link: Any = Reports()
     run = RunDirectory(tmp_path / "run")
-    WorkerBuilder(WorkerContext(settings, run, link, Solo(), torch.device("cpu"), {})).source()
+    WorkerBuilder(WorkerContext(settings, run, link, Solo(), torch.device("cpu"), Site())).source()
     ((kind, fields),) = link.events
     assert kind == "warning"
     assert "a.csv.gz" in fields["text"]
@@ -55,7 +56,9 @@ def test_metrics_without_data_are_warned_of(
         **{"metrics": ("auc",), **changes},
     )
     link: Any = Reports()
-    where = WorkerContext(settings, RunDirectory(tmp_path), link, Solo(), torch.device("cpu"), {})
+    where = WorkerContext(
+        settings, RunDirectory(tmp_path), link, Solo(), torch.device("cpu"), Site()
+    )
     WorkerBuilder(where).evaluation(torch.nn.Linear(1, 1), 100)
     texts = [fields["text"] for kind, fields in link.events if kind == "warning"]
     assert len(texts) == warnings
