@@ -82,10 +82,9 @@ def fit(
         return fb.fit(
             Net,
             train=quadrants(local_cluster),
-            epochs=15,
             callbacks=[Slow(sign)],
             run_dir=tmp_path / "run",
-            **{**COMMON, "cluster": fb.Spark(2, session=local_cluster), **more},
+            **{"epochs": 15, **COMMON, "cluster": fb.Spark(2, session=local_cluster), **more},
         )
     finally:
         thread.join()
@@ -133,7 +132,8 @@ def test_a_killed_executor_costs_part_of_an_epoch(
 
 def test_a_cancelled_stage_ends_the_job(local_cluster: "SparkSession", tmp_path: Path) -> None:
     with pytest.raises(WorkerLostError, match="an agent ended before its time"):
-        fit(local_cluster, tmp_path, lambda _: local_cluster.interruptAll())
+        # It takes Spark some seconds to end tasks.
+        fit(local_cluster, tmp_path, lambda _: local_cluster.interruptAll(), epochs=1_000)
 
 
 def test_ctrl_c_stops_after_the_step_and_the_same_call_goes_on(
