@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -351,3 +352,13 @@ def test_time_in_which_the_driver_itself_was_stopped_does_not_count() -> None:
     job = SimulatedJob(restarts=0)
     outcome = in_phase(Phase.RUNNING, lambda: setattr(job, "now", job.now + 60.0), job=job)
     assert ending(outcome) == "finished"
+
+
+def test_the_documentation_shows_the_table() -> None:
+    page = Path(__file__).parents[3] / "docs" / "architecture" / "life-of-a-job.md"
+    rows = [
+        f"| {phase.name} | {trigger.name} | {action.value} | {to.name} |"
+        for (phase, trigger), (action, to) in TABLE.items()
+    ]
+    header = "| phase | trigger | what is done | next phase |\n|---|---|---|---|\n"
+    assert header + "\n".join(rows) + "\n\n" in page.read_text(encoding="utf-8")
