@@ -26,6 +26,8 @@ SPARK_35 = Path(sys.prefix) / "spark-3.5"
 KEPT = ("flambeau-spark-", "flambeau-models-", "flambeau-fork-server-")
 
 SECONDS_TO_END = 10.0
+#: For processes of Java that run for a minute: little is compiled, and not for long.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 QUIET = """\
 rootLogger.level = error
@@ -70,8 +72,11 @@ def spark_folder(
             (folder / "home" / entry.name).symlink_to(entry)
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}",
-        "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={temporary}",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary} {SHORT_LIVED}",
+        "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={temporary} {SHORT_LIVED}",
+        # Queries of tests are small: what compiling them gains is never gained back.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.ui.enabled": "false",

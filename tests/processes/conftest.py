@@ -9,6 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
+from flambeau.clusters.fork_server import KEEP_LOADED
 from flambeau.clusters.process_starter import FORK_SERVER_MODULE
 from shared_memory import shared, still_shared
 
@@ -41,6 +42,34 @@ def _or(ask: Callable[..., Any], ended: Any, **options: Any) -> Any:
         return ended
 
 
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the fork servers of commands are, which stay for the next command."""
+    folder = tmp_path_factory.mktemp("runtime")
+    yield folder
+    for process in psutil.process_iter(["cmdline"]):
+        if any(str(folder) in word for word in process.info["cmdline"] or ()):
+            _or(process.kill, None)
+            _or(process.wait, None, timeout=30)
+
+
+@pytest.fixture(scope="module")
+def loaded_once(runtime: Path) -> Iterator[None]:
+    """Have the commands that a module starts load their libraries once, not each of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(KEEP_LOADED, "60")
+        patch.setenv("XDG_RUNTIME_DIR", str(runtime))
+        yield
+
+
+def _is_kept(process: psutil.Process, runtime: str | None) -> bool:
+    """Whether this is a fork server that stays; its forks look alike, but for their parent."""
+    command = process.info["cmdline"] or []
+    kept = runtime is not None and any(word.startswith(runtime) for word in command)
+    parent = _or(process.parent, None) if kept else None
+    return kept and not (parent is not None and _is_fork_server(parent))
+
+
 def _roles(temporary: Path) -> dict[int, str]:
     """Live processes that this test started, wherever in the tree they hang by now."""
     found = {}
@@ -48,6 +77,7 @@ def _roles(temporary: Path) -> dict[int, str]:
         ours = (process.info["environ"] or {}).get("TMPDIR") == str(temporary)
         command = process.info["cmdline"] or []
         waits = process.info["ppid"] == os.getpid() and FORK_SERVER_MODULE in command
+        waits = waits or _is_kept(process, os.environ.get("XDG_RUNTIME_DIR"))
         ended = process.info["status"] == psutil.STATUS_ZOMBIE
         if ours and not ended and not waits and process.pid != os.getpid():
             found[process.pid] = " ".join(command)

@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from flambeau.compat.angel import torchscript
 from flambeau.compat.angel.making import make
+
+pytestmark = pytest.mark.usefixtures("loaded_once")
 
 INPUT_DIM, FIELDS = 148, 13
 MAKE = f"deepfm --input_dim {INPUT_DIM} --n_fields {FIELDS} --embedding_dim 4 --fc_dims 8 1"

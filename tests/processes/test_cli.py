@@ -16,6 +16,8 @@ from PIL import Image
 
 from flambeau.data.generated import generate_clicks
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FLAMBEAU = [sys.executable, "-m", "flambeau"]
 

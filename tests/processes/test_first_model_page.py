@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guide" / "first-model.md"
 

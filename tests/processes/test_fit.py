@@ -36,6 +36,8 @@ from flambeau.errors import (
 from flambeau.observe import read_events
 from flambeau.training.half_precision import bf16_slowdown, bf16_warning
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 X, Y = make_data(300)
 
 

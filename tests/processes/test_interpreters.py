@@ -8,6 +8,8 @@ import pytest
 
 from flambeau.compat import aliases
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 SCRIPT = """
 import sys
 from beside import word

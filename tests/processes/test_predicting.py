@@ -25,6 +25,8 @@ from flambeau.errors import ConfigError, DataError, WorkerLostError
 from flambeau.runs.prediction import PredictionOptions
 from flambeau.runs.trained_run import read_settings
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 PREDICT = [sys.executable, "-m", "flambeau", "predict"]
 TESTS = Path(__file__).parent
 

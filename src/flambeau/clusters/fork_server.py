@@ -3,7 +3,8 @@
 Importing torch takes seconds of a core; forking takes milliseconds, shares the memory, and lets a
 lost role come back at once. The process takes requests over `FD`: the connection of its only agent,
 or, with a `FOLDER`, the socket in it to which agents of the same user connect. It ends when all
-agents have, or when there was nothing to do for a while. The roles of an agent end with it.
+agents have, `FLAMBEAU_KEEP_LOADED` seconds later if that is set, or when there was nothing to do
+for a while. The roles of an agent end with it.
 """
 
 import contextlib
@@ -34,6 +35,8 @@ MAX_DESCRIPTORS = 250
 #: The process, user and group at the other end of a socket.
 CREDENTIALS = struct.Struct("3i")
 IDLE_SECONDS = 300.0
+#: Set by users: for how many seconds to stay loaded for the next command of the same user.
+KEEP_LOADED = "FLAMBEAU_KEEP_LOADED"
 #: Connections beyond these are closed at once, so that descriptors are left for roles.
 MOST_AGENTS = 250
 #: Variables of the environment, by their beginnings, that libraries read when they are loaded.
@@ -74,6 +77,7 @@ class Forker:
     def __init__(self, entrance: Entrance | None, agent: socket.socket | None) -> None:
         """Serve whoever comes to the entrance, or one agent alone."""
         self._entrance = entrance
+        self._keep_seconds = kept_seconds() if entrance is not None else 0.0
         self._forks: dict[socket.socket, dict[int, int]] = {} if agent is None else {agent: {}}
         #: Given up for a moment when there is no other descriptor.
         self._spare = os.open(os.devnull, os.O_RDONLY)
@@ -97,7 +101,8 @@ class Forker:
             if self._entrance is not None:
                 selector.register(self._entrance.listener, selectors.EVENT_READ)
             while True:
-                ready = [key.fileobj for key, _ in selector.select(IDLE_SECONDS)]
+                patience = IDLE_SECONDS if self._forks else self._keep_seconds
+                ready = [key.fileobj for key, _ in selector.select(patience or IDLE_SECONDS)]
                 if not ready and not any(self._forks.values()) and self._close():
                     return None
                 if self._ended in ready:
@@ -110,7 +115,8 @@ class Forker:
                     if request is None:
                         selector.unregister(agent)
                         self._forget(agent)
-                        if not self._forks and self._close():
+                        unused = not self._forks and not self._keep_seconds
+                        if unused and self._close():
                             return None
                     elif self._fork(request, agent):
                         return request
@@ -186,6 +192,14 @@ class Forker:
         for pid in self._forks.pop(agent):
             os.killpg(pid, signal.SIGKILL)
         agent.close()
+
+
+def kept_seconds() -> float:
+    """Return for how long a fork server stays that nobody uses; not a number: not at all."""
+    try:
+        return max(0.0, float(os.environ.get(KEEP_LOADED, "0")))
+    except ValueError:
+        return 0.0
 
 
 def _ignore_ended_forks() -> None:

@@ -18,7 +18,7 @@ from typing import IO, final
 
 from flambeau.clusters import shared_socket
 from flambeau.clusters.base import Launch
-from flambeau.clusters.fork_server import IMPORT_TIME, LENGTH
+from flambeau.clusters.fork_server import IMPORT_TIME, LENGTH, kept_seconds
 
 FORK_SERVER_MODULE = "flambeau.clusters.fork_server"
 #: Memory of gradients and messages is used again instead of being returned after every step, and
@@ -113,6 +113,8 @@ class ForkServer:
                 [*command, str(given.fileno()), folder or "", *preload],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                # One that outlives this process must not keep a pipe open that others read.
+                stderr=subprocess.DEVNULL if folder and kept_seconds() else None,
                 pass_fds=(given.fileno(),),
                 env=environment,
                 start_new_session=True,
@@ -239,22 +241,26 @@ _lock = threading.Lock()
 def fork_server_for(launch: Launch, environment: dict[str, str]) -> ForkServer:
     """The fork server with these modules, and what libraries read when they are loaded as here."""
     read = sorted(item for item in environment.items() if item[0].startswith(IMPORT_TIME))
-    key = repr((launch.python, launch.preload, read, launch.siblings))
+    siblings = launch.siblings or ("kept loaded" if kept_seconds() else "")
+    key = repr((launch.python, launch.preload, read, siblings))
     with _lock:
         _reap()
         fork_server = _fork_servers.get(key)
         if fork_server is not None:
             fork_server.listen()
         if fork_server is None or fork_server.lost:
-            fork_server = _fork_servers[key] = _new_fork_server(launch, environment, key)
+            name = hashlib.sha256(f"{os.getuid()} {key}".encode()).hexdigest() if siblings else ""
+            fork_server = _fork_servers[key] = _new_fork_server(launch, environment, name)
         return fork_server
 
 
-def _new_fork_server(launch: Launch, environment: dict[str, str], key: str) -> ForkServer:
+def _new_fork_server(launch: Launch, environment: dict[str, str], name: str) -> ForkServer:
+    """Return one of this process alone, or one that others find by its name, too."""
     command = [launch.python, "-m", FORK_SERVER_MODULE]
-    if launch.siblings:
-        name = hashlib.sha256(f"{os.getuid()} {key}".encode()).hexdigest()
-        folder = os.path.join(tempfile.gettempdir(), f"flambeau-fork-server-{name[:32]}")
+    if name:
+        runtime = os.environ.get("XDG_RUNTIME_DIR") if kept_seconds() else None
+        parent = runtime or tempfile.gettempdir()
+        folder = os.path.join(parent, f"flambeau-fork-server-{name[:32]}")
         # Another user may have taken the name.
         with contextlib.suppress(PermissionError):
             return ForkServer(command, launch.preload, environment, folder)

@@ -250,6 +250,43 @@ def test_agents_of_one_executor_share_a_fork_server(launch: Launch) -> None:
     assert exit_code(roles[1]) == -signal.SIGKILL
 
 
+COMMAND = """
+import json, os, sys
+from flambeau.clusters.base import Launch
+from flambeau.clusters.process_starter import fork_server_for, whole_environment
+environment = whole_environment({"OMP_NUM_THREADS": "1", "GIVEN": ""})
+server = fork_server_for(Launch("", b"", "a_role", {}, python_path=()), environment)
+read_end, lifeline = os.pipe()
+os.write(lifeline, b"7")
+role = server.fork("a_role", read_end, (), environment)
+while role.poll() is None:
+    pass
+print(json.dumps({"code": role.returncode, "own": server._process is not None}))
+"""
+
+
+def test_a_fork_server_can_stay_for_the_next_command(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLAMBEAU_KEEP_LOADED", "60")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    command = [sys.executable, "-c", COMMAND]
+    # The pipes of a command that has ended are closed, also those of its errors.
+    ended = [subprocess.run(command, capture_output=True, text=True) for _ in range(2)]
+    assert [json.loads(each.stdout) for each in ended] == [
+        {"code": 7, "own": True},
+        {"code": 7, "own": False},
+    ]
+    servers = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(tmp_path) in word for word in process.info["cmdline"] or ())
+    ]
+    assert len(servers) == 1
+    servers[0].kill()
+    servers[0].wait(timeout=30)
+
+
 def test_a_fork_server_of_one_process_listens_nowhere(forking: Machine) -> None:
     told(forking.start("tell"))
     (fork_server,) = psutil.Process().children()
