@@ -4,7 +4,7 @@ import json
 import os
 import runpy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -174,7 +174,7 @@ def test_executors_that_do_not_see_the_run_directory(
 
 def test_a_checkpoint_that_is_too_large_to_travel(spark: "SparkSession", tmp_path: Path) -> None:
     cluster = fb.Spark(2, session=spark, shared_files=False, carry_mb=0)
-    with pytest.raises(JobFailedError, match=r"Spark\(depot=.*; any fsspec URL"):
+    with pytest.raises(JobFailedError, match=r"depot=.hdfs.*any fsspec URL"):
         fb.fit(Net, train=quadrants(spark), cluster=cluster, run_dir=tmp_path, **COMMON)
 
 
@@ -267,3 +267,37 @@ def test_the_example(
     monkeypatch.chdir(tmp_path)
     example = runpy.run_path(str(EXAMPLES / "train.py"), run_name="example")
     assert example["main"](workers=2).metrics["auc"] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("kind", "strategy"),
+    [("arrays", fb.AllReduce()), ("pandas", fb.ParameterServer())],
+    ids=["arrays", "pandas"],
+)
+def test_data_of_the_driver_reaches_executors(
+    spark: "SparkSession", tmp_path: Path, kind: str, strategy: Any
+) -> None:
+    x = np.random.default_rng(0).normal(size=(202, 2))
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": (x[:, 0] * x[:, 1] > 0).astype(int)})
+    columns: Any = {"inputs": COMMON["inputs"], "label": "y"}
+    common: Any = {"loss": "cross_entropy", "epochs": 2, "observe": COMMON["observe"]}
+    common["optimizer"] = fb.optim("sgd", lr=0.1)
+    given: Any = {"train": frame, "valid": frame, **columns}
+    if kind == "arrays":
+        given = {"train": (x.astype(np.float32), frame["y"].to_numpy())}
+    torch.manual_seed(1)
+    net = Net()
+    many = fb.fit(
+        net,
+        **given,
+        **common,
+        batch_size=25,
+        strategy=strategy,
+        cluster=fb.Spark(2, session=spark, shared_files=False),
+        run_dir=tmp_path / "many",
+    )
+    one = fb.fit(net, **given, **common, batch_size=50, run_dir=tmp_path / "one")
+    assert many.report["rows"]["applied"] == 2 * 202
+    for ours, expected in zip(many.model.parameters(), one.model.parameters(), strict=True):
+        assert torch.allclose(ours, expected, rtol=1e-4, atol=1e-6)
+    assert not list((tmp_path / "many").glob(".flambeau*"))

@@ -29,6 +29,7 @@ CHANGEABLE = (
     "callbacks",
     "valid",
     "train.fd",
+    "train.file",
     "train.columns.*.fd",
     "train.columns.*.path",
     "train.columns.*.offset",

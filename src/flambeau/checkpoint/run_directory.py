@@ -20,6 +20,9 @@ from flambeau.errors import RunDirectoryError
 #: What to tell people; where arrays are stored is nobody's setting.
 MAY_CHANGE = ", ".join(name for name in CHANGEABLE if "*" not in name)
 
+#: A name that no folder of a user's has: what a killed driver left there is removed.
+SHARED = ".flambeau-shared"
+
 Resume = Literal["auto", "always", "never"]
 
 
@@ -36,6 +39,8 @@ class RunDirectory:
         self.events = self.path / "events.jsonl"
         self.tensorboard = self.path / "tensorboard"
         self.checkpoints = self.path / "checkpoints"
+        #: Data of the driver's memory while a job runs, for agents that inherit nothing of it.
+        self.shared = self.path / SHARED
         self.report = self.path / "report.json"
         self.best = self.path / "best.json"
         self.latest = self.path / "latest.json"
@@ -186,7 +191,7 @@ def _is_ours(entry: Path) -> bool:
     """Whether a process of ours, perhaps one that was killed, leaves this before job.yaml."""
     if entry.name in ("code", "tensorboard", "checkpoints") and entry.is_dir():
         return (entry / "index.json").exists() or not any(entry.iterdir())
-    return entry.name == ".lock" or (entry.name[0] == "." and entry.suffix == TEMPORARY)
+    return entry.name in (".lock", SHARED) or (entry.name[0] == "." and entry.suffix == TEMPORARY)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Where training data comes from, as a worker can open it."""
 
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -44,13 +45,21 @@ class FileData(Settings):
 
 
 class ArrayRef(Settings):
-    """A column in memory-mapped storage: an inherited file descriptor, or a file."""
+    """A column in memory-mapped storage: an inherited file descriptor, or a file.
+
+    A relative `path` is one in the run directory, where the file is as long as the job runs.
+    """
 
     fd: int | None = None
     path: str | None = None
     offset: int = 0
     dtype: str
     shape: tuple[int, ...]
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it can be read after the job: it is in a file of the user's."""
+        return self.path is not None and os.path.isabs(self.path)
 
 
 class ArrayData(Settings):
@@ -88,13 +97,15 @@ class SpooledData(Settings):
 
 
 class FrameData(Settings):
-    """A data frame of the process that started the job, in an Arrow file without a name.
+    """A data frame of the process that started the job, in an Arrow file as long as the job runs.
 
-    `fd` is its inherited descriptor, `arrow_schema` its columns and types (base64).
+    `fd` is its inherited descriptor, or `file` its path in the run directory; `arrow_schema` has
+    its columns and types (base64).
     """
 
     kind: Literal["frame"] = "frame"
-    fd: int
+    fd: int | None = None
+    file: str | None = None
     rows: int
     arrow_schema: str
 

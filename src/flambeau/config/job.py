@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from flambeau.config.clusters import Cluster, Local, RemoteCluster
+from flambeau.config.clusters import Cluster, Local
 from flambeau.config.code import CodeRef
-from flambeau.config.data import ArrayData, DataRef, FrameData, SpooledData
+from flambeau.config.data import DataRef, SpooledData
 from flambeau.config.known_names import LOSS_NAMES, is_metric, metric_choices
 from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec, for_tables
 from flambeau.config.options import (
@@ -216,13 +216,6 @@ class JobSettings(Settings):
                 "evaluator=True needs all of valid=, and a DataFrame is spread over the workers: "
                 "give it as files, or leave evaluator out"
             )
-        if isinstance(self.cluster, RemoteCluster):
-            for name, data in (("train", self.train), ("valid", self.valid)):
-                if isinstance(data, ArrayData | FrameData):
-                    raise ValueError(
-                        f"{name}= is in this process's memory, which workers elsewhere do "
-                        "not see: give files"
-                    )
         return self
 
     @model_validator(mode="after")

@@ -148,9 +148,9 @@ def fit(
     """
     given = dict(locals())
     try:
-        cluster_of(cluster)
+        given["cluster"] = cluster_of(cluster)
         run = RunDirectory(run_dir) if run_dir is not None else new_run_directory(_name_of(model))
-        with run.lock(), JobPackager(run.path) as description:
+        with run.lock(), JobPackager(run.path, given["cluster"]) as description:
             settings = _settings(description, given)
             result = run_job(run, settings, description, resume=resume, init_from=init_from)
     except errors.FlambeauError as error:
@@ -236,7 +236,7 @@ def _run_job(
             observer,
             settings.recovery,
             payload,
-            tuple(description.fds),
+            description.fds,
             description.frames,
             graceful=True,
         )
@@ -321,6 +321,5 @@ def run_file(job: JobFile, folder: Path) -> Result:
     settings = job.settings()
     run = RunDirectory(job.run_dir)
     initial = job.init_from.model_dump() if job.init_from else None
-    with run.lock():
-        description = JobPackager(run.path)
+    with run.lock(), JobPackager(run.path, settings.cluster) as description:
         return run_job(run, settings, description, resume=job.resume, init_from=initial)

@@ -1,28 +1,33 @@
 """From what the user passed to `fit` to settings that can travel."""
 
-import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.user_code import Packer
 from flambeau.config import (
     ArrayData,
     Binding,
+    Cluster,
     CodeRef,
     DataRef,
     DatasetData,
     FileData,
     FrameData,
     LoaderData,
+    Local,
     OptimizerSpec,
+    RemoteCluster,
     SpooledData,
 )
 from flambeau.config.data import is_frame, is_spark_frame
 from flambeau.config.settings import Settings, nearest
 from flambeau.data.data_kinds import as_files, is_arrays, is_paths, takes_an_argument
 from flambeau.data.data_loaders import is_data_loader, rows_of
+from flambeau.data.sources.shared_files import RunFiles, SharedFiles, UnnamedFiles
 from flambeau.errors import ConfigError, DataError
 
 
@@ -30,23 +35,34 @@ from flambeau.errors import ConfigError, DataError
 class JobPackager:
     """Collects the user's code and arrays while arguments are turned into settings.
 
-    `fds` are the descriptors of shared arrays, open as long as the `with` lasts.
+    Workers of the `cluster` can open the shared arrays as long as the `with` lasts.
     """
 
     directory: Path
+    cluster: Cluster = field(default_factory=Local)
     packer: Packer = field(default_factory=Packer)
-    fds: list[int] = field(default_factory=list)
     #: Data frames of the cluster's engine, by name.
     frames: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._shared = RunDirectory(self.directory).shared
+        self._files = _shared_files(self.cluster, self.directory, self._shared)
+
     def __enter__(self) -> Self:
+        """Remove what a killed process has left; only the holder of the run's lock may do this."""
+        if self._shared.exists():
+            shutil.rmtree(self._shared)
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Close the shared arrays."""
-        for descriptor in self.fds:
-            os.close(descriptor)
-        self.fds.clear()
+        """Give up the shared arrays."""
+        self._files.close()
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """The descriptors that processes of this machine inherit."""
+        files = self._files
+        return tuple(files.descriptors) if isinstance(files, UnnamedFiles) else ()
 
     def model(self, model: Any) -> CodeRef:
         """An instance, a class or a function that builds one, or a reference."""
@@ -140,16 +156,13 @@ class JobPackager:
         from flambeau.data.frames import as_table
         from flambeau.data.sources.frame_source import share_frame
 
-        shared = share_frame(as_table(data, f"{name}="), self.directory, f"{name}=")
-        self.fds.append(shared.fd)
-        return shared
+        return share_frame(as_table(data, f"{name}="), self._files, f"{name}=")
 
     def _arrays(self, data: Any, binding: Binding) -> ArrayData:
-        from flambeau.data.sources.shared_arrays import array_columns, share_arrays
+        from flambeau.data.sources.shared_arrays import array_columns, write_arrays
 
         columns, inputs, labels = array_columns(data)
-        refs, descriptors = share_arrays(columns, self.directory, binding.nullable(columns, labels))
-        self.fds += descriptors
+        refs = write_arrays(columns, self._files, binding.nullable(columns, labels))
         return ArrayData(columns=refs, inputs=inputs, labels=labels)
 
     def _function(self, function: Callable[..., Any], name: str) -> DataRef:
@@ -157,3 +170,12 @@ class JobPackager:
         if takes_an_argument(function):
             return LoaderData(code=ref)
         return DatasetData(code=ref.model_copy(update={"call": True}))
+
+
+def _shared_files(cluster: Cluster, directory: Path, folder: Path) -> SharedFiles:
+    """Return where data of this process is put for the workers of a cluster."""
+    if not isinstance(cluster, RemoteCluster):
+        return UnnamedFiles(directory)
+    # Whether agents see the run directory is known when they have joined; see `Carrier.bring`.
+    limited = not cluster.shared_files and cluster.depot is None
+    return RunFiles(folder, cluster.carry_mb << 20 if limited else None)

@@ -18,6 +18,7 @@ from flambeau.config import DataRef, SpooledData
 from flambeau.config.strategies import ParameterServer
 from flambeau.data.binding import Binder
 from flambeau.data.source import Source, StreamedSource
+from flambeau.data.sources.shared_files import located
 from flambeau.embeddings.attach import begin_without_rows, tables_of
 from flambeau.roles import worker_checkpoints
 from flambeau.roles.client_reports import ClientReports
@@ -324,7 +325,8 @@ class WorkerBuilder:
         if isinstance(data, SpooledData):
             source: Source = open_data.open_spooled(data, self.context.site)
         else:
-            source = open_data.open_data(data, self.load_code, self.settings.binding)
+            found = located(data, self.context.run.path)
+            source = open_data.open_data(found, self.load_code, self.settings.binding)
         self._opened.append(source)
         for text in source.warnings if isinstance(source, StreamedSource) else ():
             self.context.warn(text)

@@ -14,6 +14,7 @@ from flambeau.checkpoint.retention import release, remove_surplus
 from flambeau.checkpoint.store import TrainingState, read_checkpoint
 from flambeau.checkpoint.weights import load_all_weights
 from flambeau.config import JobSettings
+from flambeau.data.sources.shared_files import located
 from flambeau.errors import CheckpointError
 from flambeau.observe import read_events
 from flambeau.runs import open_data, open_model
@@ -41,7 +42,7 @@ class Follower:
         self._run, self._settings, self._report, self._own = run, settings, report, own
         load_code = open_model.code_loader(run)
         self._model = open_model.build_job_model(settings, load_code)
-        valid = open_data.validation_data(settings)
+        valid = located(open_data.validation_data(settings), run.path)
         self._source = open_data.open_data(valid, load_code, settings.binding)
         self._best = Best(settings.checkpoints.best, settings.checkpoints.mode)
         self._done = self._evaluated_before() if own else set()

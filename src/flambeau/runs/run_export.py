@@ -186,8 +186,7 @@ class _Example:
         if data is not None:
             return cls(open_given(run, settings, data), None, settings)
         train = settings.train
-        in_memory = isinstance(train, ArrayData) and not all(r.path for r in train.columns.values())
-        if isinstance(train, ArrayData) and in_memory:
+        if isinstance(train, ArrayData) and not all(r.lasts for r in train.columns.values()):
             return cls(None, train, settings)
         if isinstance(train, FrameData):
             rows = blank_rows(schema_of_frame(train), EXAMPLE_ROWS[0], gaps=True)

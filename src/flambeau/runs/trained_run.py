@@ -200,9 +200,7 @@ def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
 def require_reopenable(settings: JobSettings) -> None:
     """Refuse validation data that lived in the memory of the process that started the job."""
     valid = settings.valid
-    arrays = isinstance(valid, ArrayData) and any(
-        ref.fd is not None for ref in valid.columns.values()
-    )
+    arrays = isinstance(valid, ArrayData) and any(not ref.lasts for ref in valid.columns.values())
     if arrays or isinstance(valid, FrameData):
         what = "arrays" if arrays else "a data frame"
         raise DataError(

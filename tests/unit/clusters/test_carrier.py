@@ -22,7 +22,7 @@ from flambeau.coordination.file_messages import (
     KeepFiles,
     WantFiles,
 )
-from flambeau.errors import DataError, JobFailedError
+from flambeau.errors import ConfigError, DataError, JobFailedError
 
 
 class Elsewhere:
@@ -221,3 +221,41 @@ def test_a_depot_that_cannot_be_read_ends_the_job(run: RunDirectory, tmp_path: P
     with pytest.raises(DataError, match=r"depot.*cannot be read"):
         settle(carrier, agent)
     assert not checkpoints(run)
+
+
+def test_data_of_the_driver_is_brought_once(run: RunDirectory, tmp_path: Path) -> None:
+    run.shared.mkdir()
+    (run.shared / "0").write_bytes(b"rows")
+    agent = Elsewhere(tmp_path / "0", 0)
+    carrier = Carrier(run, keep=1, initial=None, limit=4)
+    carrier.bring(b"peer", None, agent.hear)
+    copy = RunDirectory(agent.mirror.root).shared / "0"
+    assert copy.read_bytes() == b"rows"
+    copy.unlink()
+    carrier.bring(b"peer", None, agent.hear)
+    assert not copy.exists()
+
+
+def test_large_data_of_the_driver_is_in_the_depot_once_for_all(
+    run: RunDirectory, tmp_path: Path
+) -> None:
+    run.shared.mkdir()
+    (run.shared / "0").write_bytes(b"many rows")
+    depot = Depot((tmp_path / "depot").as_uri())
+    carrier = Carrier(run, keep=1, initial=None, limit=8, depot=depot)
+    for number in (0, 1):
+        agent = Elsewhere(tmp_path / str(number), number, depot=depot)
+        carrier.bring(str(number).encode(), None, agent.hear)
+        assert (RunDirectory(agent.mirror.root).shared / "0").read_bytes() == b"many rows"
+        (run.shared / "0").write_bytes(b"other rows")  # which are not read
+    carrier.close()
+    assert not (tmp_path / "depot").exists()
+
+
+def test_large_data_of_the_driver_needs_a_depot(run: RunDirectory, tmp_path: Path) -> None:
+    run.shared.mkdir()
+    (run.shared / "0").write_bytes(bytes(3 << 20))
+    agent = Elsewhere(tmp_path / "0", 0)
+    carrier = Carrier(run, keep=1, initial=None, limit=1 << 20)
+    with pytest.raises(ConfigError, match=r"at least 3 MB.*carry_mb=1 .*depot="):
+        carrier.bring(b"peer", None, agent.hear)

@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from torch import nn
 
+from flambeau.checkpoint import RunDirectory
 from flambeau.config import (
     ArrayData,
     CodeRef,
     DatasetData,
     FileData,
     FrameData,
-    JobSettings,
     LoaderData,
     OptimizerSpec,
     Schedule,
@@ -25,6 +26,7 @@ from flambeau.config import (
 from flambeau.data.data_kinds import takes_an_argument
 from flambeau.data.sources.arrays import ArraySource
 from flambeau.data.sources.frame_source import open_frame, schema_of_frame
+from flambeau.data.sources.shared_files import located
 from flambeau.driver.job_packager import JobPackager
 from flambeau.errors import ConfigError, ModelError
 
@@ -211,11 +213,48 @@ def test_a_frame_is_shared_as_it_is(description: JobPackager) -> None:
     frame = pl.DataFrame({"city": ["a", None], "age": [1, 2]})
     data = description.data(frame, "train")
     assert isinstance(data, FrameData)
-    assert description.fds == [data.fd]
+    assert description.fds == (data.fd,)
     mixed = open_frame(data).take(np.array([1, 0]))
     assert mixed.to_pydict() == {"city": [None, "a"], "age": [2, 1]}
     schema = schema_of_frame(data)
     assert schema.types == open_frame(data).schema.types
     assert [field.nullable for field in schema] == [True, False]
-    with pytest.raises(ConfigError, match="train= is in this process's memory"):
-        JobSettings(model=CodeRef(path="m:thing"), train=data, cluster=Spark(workers=2))
+
+
+def test_data_for_workers_elsewhere_is_in_the_run_directory(tmp_path: Path) -> None:
+    x, y = np.arange(6.0).reshape(3, 2), torch.arange(3)
+    np.save(tmp_path / "x.npy", x)
+    with JobPackager(tmp_path, Spark(2)) as description:
+        arrays = description.data((np.load(tmp_path / "x.npy", mmap_mode="r"), y), "train")
+        frame = description.data(pa.table({"a": [1, None]}), "valid")
+        assert isinstance(arrays, ArrayData)
+        assert isinstance(frame, FrameData)
+        assert description.fds == ()
+        assert not any(ref.lasts for ref in arrays.columns.values())
+        source = ArraySource(located(arrays, tmp_path))
+        assert np.array_equal(source.take(np.array([2, 0]))[arrays.inputs[0]], x[[2, 0]])
+        assert open_frame(located(frame, tmp_path)).take(np.arange(2)).to_pylist() == [
+            {"a": 1},
+            {"a": None},
+        ]
+    assert not RunDirectory(tmp_path).shared.exists()
+
+
+def test_what_a_killed_driver_has_left_is_removed(tmp_path: Path) -> None:
+    left = JobPackager(tmp_path, Spark(2))
+    left.data(np.ones(3), "train")
+    assert RunDirectory(tmp_path).shared.exists()
+    with JobPackager(tmp_path):
+        assert not RunDirectory(tmp_path).shared.exists()
+
+
+def test_data_that_cannot_travel_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    rows = np.zeros((3, 1 << 18), np.float32)
+    reach = {"shared_files": False, "carry_mb": 2}
+    with JobPackager(tmp_path, Spark(2, **reach)) as description:
+        with pytest.raises(ConfigError, match=r"at least 3 MB.*carry_mb=2 .*depot='hdfs"):
+            description.data(rows, "train")
+        assert not RunDirectory(tmp_path).shared.exists()
+    for more in ({**reach, "depot": "memory://folder"}, {**reach, "shared_files": True}):
+        with JobPackager(tmp_path, Spark(2, **more)) as description:
+            description.data(rows, "train")

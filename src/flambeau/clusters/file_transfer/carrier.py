@@ -18,7 +18,8 @@ from flambeau.coordination.file_messages import (
     KeepFiles,
     WantFiles,
 )
-from flambeau.errors import JobFailedError
+from flambeau.data.sources.shared_files import too_large
+from flambeau.errors import ConfigError, JobFailedError
 
 if TYPE_CHECKING:
     from flambeau.clusters.file_transfer.depot import Depot
@@ -43,7 +44,9 @@ class Carrier:
     ) -> None:
         self._run, self._keep, self._initial = run, keep, initial
         self._limit, self.depot = limit, depot
-        self._brought: dict[bytes, set[str]] = {}
+        #: Agents that have the driver's data, and whether it is in the depot.
+        self._supplied: set[bytes] = set()
+        self._deposited = False
         #: Checkpoints that are on their way: agents that have not sent all, and the manifest.
         self._coming: dict[str, set[int]] = {}
         self._manifests: dict[str, bytearray] = {}
@@ -63,21 +66,38 @@ class Carrier:
         own = [path for path in sorted(self._run.code.glob("**/*")) if path.is_file()]
         if checkpoint is not None:
             own += files_of((self._run.checkpoints / checkpoint).resolve())
-        self._send_new(peer, "", self._run.path.resolve(), own, send)
+        self._send("", self._run.path.resolve(), own, send)
         if self._initial is not None:
             others = files_of(self._initial)
-            self._send_new(peer, f"{INIT}/", self._initial.parents[1], others, send)
+            self._send(f"{INIT}/", self._initial.parents[1], others, send)
+        if peer not in self._supplied:
+            self._supplied.add(peer)
+            self._supply(send)
 
-    def _send_new(self, peer: bytes, place: str, root: Path, files: list[Path], send: Send) -> None:
-        known = self._brought.setdefault(peer, set())
-        named = {place + path.resolve().relative_to(root).as_posix(): path for path in files}
-        new = {name: path.resolve() for name, path in named.items() if name not in known}
-        known |= new.keys()
-        if self.depot is not None and sum(map(_size, new.values())) > self._limit:
-            self.depot.put(new)
-            send(FilesStored(list(new)))
+    def _supply(self, send: Send) -> None:
+        """Send an agent the data of the driver's memory, which all find in the depot if large."""
+        files = sorted(self._run.shared.glob("*"))
+        size = sum(map(_size, files))
+        if size <= self._limit:
+            self._send("", self._run.path.resolve(), files, send)
             return
-        for name, path in new.items():
+        if self.depot is None:
+            raise ConfigError(too_large(size, self._limit))
+        named = {path.relative_to(self._run.path).as_posix(): path for path in files}
+        if not self._deposited:
+            self.depot.put(named)
+            self._deposited = True
+        send(FilesStored(list(named)))
+
+    def _send(self, place: str, root: Path, files: list[Path], send: Send) -> None:
+        """Send files, also those that an agent has: a step may have been saved again."""
+        paths = [path.resolve() for path in files]
+        named = {place + path.relative_to(root).as_posix(): path for path in paths}
+        if self.depot is not None and sum(map(_size, paths)) > self._limit:
+            self.depot.put(named)
+            send(FilesStored(list(named)))
+            return
+        for name, path in named.items():
             for part, data in parts_of(root, path):
                 send(FilePart(name, part.start), [data])
 

@@ -1,8 +1,8 @@
 """Rows of a data frame, by number."""
 
 import base64
+import mmap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO, final
 
 import numpy as np
@@ -12,8 +12,9 @@ from flambeau.config import FrameData
 from flambeau.data.frames import as_one_batch
 from flambeau.data.source import IndexedSource
 from flambeau.data.sources.arrays import consecutive
-from flambeau.data.sources.mapping import map_descriptor
-from flambeau.data.sources.shared_arrays import in_unnamed_file
+from flambeau.data.sources.mapping import map_descriptor, map_file
+from flambeau.data.sources.shared_files import SharedFiles
+from flambeau.errors import DataError
 
 
 @final
@@ -49,25 +50,33 @@ def frame_source(table: pa.Table, name: str) -> FrameSource:
     return FrameSource(as_one_batch(table, name))
 
 
-def share_frame(table: pa.Table, directory: Path, name: str) -> FrameData:
-    """Write a frame to a file without a name, for other processes; the caller closes its `fd`."""
+def share_frame(table: pa.Table, files: SharedFiles, name: str) -> FrameData:
+    """Write a frame to a file, for other processes."""
     records = as_one_batch(table, name)
 
     def write(file: IO[bytes]) -> None:
         with pa.ipc.new_file(file, records.schema) as writer:
             writer.write_batch(records)
 
-    descriptor = in_unnamed_file(write, directory, name, records.nbytes)
+    file = files.put(write, name, records.nbytes)
     fields = zip(records.schema, records.columns, strict=True)
     schema = pa.schema(field.with_nullable(column.null_count > 0) for field, column in fields)
     encoded = base64.b64encode(schema.serialize().to_pybytes()).decode()
-    return FrameData(fd=descriptor, rows=records.num_rows, arrow_schema=encoded)
+    return FrameData(fd=file.fd, file=file.path, rows=records.num_rows, arrow_schema=encoded)
 
 
 def open_frame(data: FrameData) -> FrameSource:
     """The source of a frame that was shared with this process, mapped."""
-    buffer = pa.py_buffer(map_descriptor(data.fd))
+    buffer = pa.py_buffer(_mapped(data))
     return FrameSource(pa.ipc.open_file(buffer).get_batch(0))
+
+
+def _mapped(data: FrameData) -> mmap.mmap:
+    if data.file is not None:
+        return map_file(data.file)
+    if data.fd is None:
+        raise DataError("the data frame refers to neither a file nor a file descriptor")
+    return map_descriptor(data.fd)
 
 
 def schema_of_frame(data: FrameData) -> pa.Schema:

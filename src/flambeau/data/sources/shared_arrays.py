@@ -1,10 +1,8 @@
 """Arrays of the user's process, put where worker processes can map them."""
 
-import errno
 import mmap
 import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, final
@@ -13,6 +11,7 @@ import numpy as np
 import torch
 
 from flambeau.config import ArrayRef
+from flambeau.data.sources.shared_files import SharedFiles, UnnamedFiles
 from flambeau.data.sources.text.naming import name_columns
 from flambeau.errors import DataError
 
@@ -46,25 +45,34 @@ def array_columns(train: Any) -> tuple[dict[str, Array], tuple[str, ...], tuple[
 def share_arrays(
     columns: Mapping[str, Array], directory: Path, missing: frozenset[str] = frozenset()
 ) -> tuple[dict[str, ArrayRef], list[int]]:
-    """References to the columns, and the open, inheritable descriptors that they use.
+    """Return references to the columns, and the open, inheritable descriptors that they use.
 
-    Each column is written to a file in `directory` that has no name, so it is gone when the last
-    process that holds the descriptor ends; the caller closes the descriptors. An array that maps a
-    file (`np.memmap`) is not copied but referred to by its path. Infinity is an error, and so is
-    NaN except in the columns `missing`.
+    See `write_arrays`: the files are in `directory`, without names. The caller closes the
+    descriptors.
+    """
+    files = UnnamedFiles(directory)
+    try:
+        return write_arrays(columns, files, missing), files.descriptors
+    except BaseException:
+        files.close()
+        raise
+
+
+def write_arrays(
+    columns: Mapping[str, Array], files: SharedFiles, missing: frozenset[str] = frozenset()
+) -> dict[str, ArrayRef]:
+    """Return references to the columns, each written to a file of its own.
+
+    An array that maps a file (`np.memmap`) is referred to by its path instead, where that means
+    something to those who read it. Infinity is an error, and so is NaN except in the columns
+    `missing`.
     """
     _require_equal_lengths(columns)
     refs: dict[str, ArrayRef] = {}
-    descriptors: list[int] = []
-    try:
-        for name, values in columns.items():
-            column = _Column(name, values, _storage_dtype(name, values), name in missing)
-            refs[name] = _mapped(column) or _copied(column, directory, descriptors)
-    except BaseException:
-        for descriptor in descriptors:
-            os.close(descriptor)
-        raise
-    return refs, descriptors
+    for name, values in columns.items():
+        column = _Column(name, values, _storage_dtype(name, values), name in missing)
+        refs[name] = (_mapped(column) if files.refers else None) or _copied(column, files)
+    return refs
 
 
 def _require_equal_lengths(columns: Mapping[str, Array]) -> None:
@@ -155,31 +163,12 @@ def _file_offset(values: "np.memmap[Any, Any]") -> int:
     return mapped_from + values.ctypes.data - start
 
 
-def _copied(column: _Column, directory: Path, descriptors: list[int]) -> ArrayRef:
+def _copied(column: _Column, files: SharedFiles) -> ArrayRef:
     what, size = f"column {column.name!r}", column.values.nbytes
-    descriptor = in_unnamed_file(lambda file: _write(column, file), directory, what, size)
-    descriptors.append(descriptor)
-    return ArrayRef(fd=descriptor, dtype=column.dtype, shape=tuple(column.values.shape))
-
-
-def in_unnamed_file(
-    write: Callable[[IO[bytes]], None], directory: Path, what: str, size: int
-) -> int:
-    """The inheritable descriptor of a file without a name that `write` has filled."""
-    with tempfile.TemporaryFile(dir=directory) as file:
-        try:
-            write(file)
-            file.flush()
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise DataError(
-                f"no space left in {directory} to share {what} with the workers "
-                f"({size / 1e6:.0f} MB); free some or choose another directory"
-            ) from error
-        descriptor = os.dup(file.fileno())
-    os.set_inheritable(descriptor, True)
-    return descriptor
+    file = files.put(lambda file: _write(column, file), what, size)
+    return ArrayRef(
+        fd=file.fd, path=file.path, dtype=column.dtype, shape=tuple(column.values.shape)
+    )
 
 
 def _write(column: _Column, file: IO[bytes]) -> None:
