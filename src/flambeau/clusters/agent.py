@@ -1,7 +1,9 @@
 """The agent: joins the coordinator, starts the roles it is told, forwards what they say."""
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 import time
 import uuid
@@ -63,15 +65,17 @@ def agent_main(
     fill: Callable[[], "Spool"] | None = None,
     *,
     machine: str | None = None,
+    lifeline: int | None = None,
 ) -> None:
     """Serve the coordinator until it says `Shutdown`. Leaves no process behind.
 
     `fill` takes in the data that the engine brings, for the roles to read. `machine` is for
-    launchers that know better than the kernel which agents are on one machine.
+    launchers that know better than the kernel which agents are on one machine. The end of the pipe
+    `lifeline` is that of the process that has started the agent, and ends the agent, too.
     """
     mirror = _open_mirror(launch)
     client = Client(CODEC, launch.secret, launch.coordinator, silence_seconds=SILENCE_SECONDS)
-    worker, incarnation = Agent(launch, client, mirror), uuid.uuid4().hex
+    worker, incarnation = Agent(launch, client, mirror, lifeline), uuid.uuid4().hex
     where = machine or machine_identity()
     hello = AgentJoined(agent, host, where, usable_cores(), mirror is None, incarnation)
     with beating(launch, AgentBeat(agent, incarnation)):
@@ -134,11 +138,16 @@ class Agent:
     """Starts, watches and ends the roles of one machine."""
 
     def __init__(
-        self, launch: Launch, client: Client[Messages], mirror: Mirror | None = None
+        self,
+        launch: Launch,
+        client: Client[Messages],
+        mirror: Mirror | None = None,
+        lifeline: int | None = None,
     ) -> None:
         self._launch = launch
         self._client = client
         self._mirror = mirror
+        self._lifelines = () if lifeline is None else (lifeline,)
         self._site = site_of(launch.payload, mirror)
         self._agent = 0
         self._starter = make_starter(launch)
@@ -156,11 +165,13 @@ class Agent:
             poller = zmq.Poller()
             poller.register(self._client.socket, zmq.POLLIN)
             outputs = self._open_outputs()
-            for descriptor in outputs:
+            for descriptor in (*outputs, *self._lifelines):
                 poller.register(descriptor, zmq.POLLIN)
             ready = dict(poller.poll(int(POLL_SECONDS * 1000)))
             if self._client.problem is not None and not self._shutdown:
                 raise MessagingError(f"the coordinator is gone: {self._client.problem}")
+            if any(pipe in ready and not os.read(pipe, 4096) for pipe in self._lifelines):
+                raise MessagingError("the process that has started this agent is gone")
             if self._client.socket in ready:
                 self._obey()
             for descriptor, (role, lines) in outputs.items():
@@ -278,3 +289,9 @@ class Agent:
                     break
                 if text:
                     self._client.send(RoleOutput(role.spec, lines.name, text))
+
+
+if __name__ == "__main__":
+    from flambeau.clusters.agent_process import main
+
+    sys.exit(main(sys.argv[1:]))

@@ -47,6 +47,20 @@ class Launch(msgspec.Struct, frozen=True):
     )
 
 
+def adapted(launch: Launch) -> Launch:
+    """Return a launch of another machine as it is used here, with this Python.
+
+    Folders of the driver that are not here are left out.
+    """
+    folders = filter(os.path.isdir, launch.python_path)
+    return msgspec.structs.replace(
+        launch,
+        python=sys.executable,
+        python_path=(*sys.path, *folders),
+        folder=launch.folder if os.path.isdir(launch.folder) else os.getcwd(),
+    )
+
+
 @dataclass(frozen=True)
 class AgentEnded:
     """The end of an agent before its time.

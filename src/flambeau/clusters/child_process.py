@@ -38,11 +38,17 @@ class ChildSpec(msgspec.Struct, frozen=True):
     cores: list[int]
 
 
-def write_spec(pipe: int, spec: ChildSpec) -> None:
-    """Send the spec to the child; the pipe stays open as its lifeline pipe."""
-    data = msgspec.msgpack.encode(spec)
+def write_message(pipe: int, message: msgspec.Struct) -> None:
+    """Send a process what it begins with; the pipe stays open as its lifeline pipe."""
+    data = msgspec.msgpack.encode(message)
     with os.fdopen(os.dup(pipe), "wb") as stream:
         stream.write(_LENGTH.pack(len(data)) + data)
+
+
+def read_message(pipe: int) -> bytes:
+    """Return what `write_message` has sent, encoded; `EOFError` if it is not complete."""
+    (length,) = _LENGTH.unpack(read_exactly(pipe, _LENGTH.size))
+    return read_exactly(pipe, length)
 
 
 def attach(pipe: int) -> ChildSpec:
@@ -51,8 +57,10 @@ def attach(pipe: int) -> ChildSpec:
     outside_signals.withstand()
     raise_open_files()
     os.set_inheritable(pipe, False)
-    (length,) = _LENGTH.unpack(read_exactly(pipe, _LENGTH.size))
-    child = msgspec.msgpack.decode(read_exactly(pipe, length), type=ChildSpec)
+    try:
+        child = msgspec.msgpack.decode(read_message(pipe), type=ChildSpec)
+    except EOFError:
+        raise SystemExit("the agent ended before this process was told its role") from None
     if child.spec.role is Role.SCRIPT:
         outside_signals.restore()
     else:
@@ -79,12 +87,12 @@ def die_with_parent() -> None:
 
 
 def read_exactly(pipe: int, count: int) -> bytes:
-    """The next `count` bytes of a pipe from the agent."""
+    """Return the next `count` bytes of a pipe; `EOFError` if it ends before."""
     parts = []
     while count:
         part = os.read(pipe, min(count, 1 << 20))
         if not part:
-            raise SystemExit("the agent ended before this process was told its role")
+            raise EOFError("the pipe has ended")
         parts.append(part)
         count -= len(part)
     return b"".join(parts)

@@ -153,7 +153,7 @@ class Forker:
             if len(header) < LENGTH.size:
                 return None
             data = read_exactly(agent.fileno(), *LENGTH.unpack(header))
-        except (ConnectionError, SystemExit):
+        except (ConnectionError, EOFError):
             return None
         return Request(**json.loads(data), received=received)
 

@@ -6,7 +6,7 @@ import time
 from typing import IO
 
 from flambeau.clusters.base import Launch
-from flambeau.clusters.child_process import STACKS_SIGNAL, ChildSpec, write_spec
+from flambeau.clusters.child_process import STACKS_SIGNAL, ChildSpec, write_message
 from flambeau.clusters.process_starter import Starter
 from flambeau.coordination.payloads import Site
 from flambeau.coordination.roles import RoleSpec
@@ -47,7 +47,7 @@ class RunningRole:
             python_path=list(launch.python_path),
             cores=cores,
         )
-        write_spec(self._lifeline, child)
+        write_message(self._lifeline, child)
 
     def end(self, grace: float) -> None:
         """Kill it; with `grace`, which is for scripts, ask by SIGTERM and kill it that much later.

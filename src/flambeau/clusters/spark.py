@@ -1,7 +1,6 @@
 """Agents in the tasks of one barrier stage of Spark."""
 
 import os
-import pickle
 import re
 import sys
 import threading
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any, Literal, final
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import functions
 
@@ -131,8 +131,8 @@ class SparkCluster(Cluster):
     def _run(self, launch: Launch, tag: str) -> None:
         try:
             self._mark_job(tag)
-            order = pickle.dumps(
-                Order(launch, tuple(self._frames), self._settings.spool_dir),
+            order = msgspec.msgpack.encode(
+                Order(launch, tuple(self._frames), self._settings.spool_dir)
             )
             # Executors that cannot do it say so before the rows travel; the others get ready.
             empty = self._session.range(0, self.agents, 1, self.agents)

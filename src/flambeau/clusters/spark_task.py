@@ -1,9 +1,7 @@
 """What a task of the barrier stage does: take its rows, then be an agent until the job is over."""
 
 import contextlib
-import dataclasses
 import os
-import pickle
 import resource
 import sys
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from flambeau.clusters.agent import agent_main
-from flambeau.clusters.base import Launch
+from flambeau.clusters.base import Launch, adapted
 from flambeau.clusters.interfaces import host_of, local_address
 from flambeau.clusters.process_starter import make_starter
 from flambeau.clusters.spool import Spool
@@ -27,8 +25,7 @@ _START_TIME = 19
 ANSWER = pa.schema([("agent", pa.int32()), ("spooled_bytes", pa.int64())])
 
 
-@dataclasses.dataclass(frozen=True)
-class Order:
+class Order(msgspec.Struct, frozen=True):
     """All that a task is told."""
 
     launch: Launch
@@ -40,20 +37,19 @@ def get_ready(
     order: bytes, agent: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Find out whether an agent can be here, and load what it will need."""
-    told: Order = pickle.loads(order)
+    told = msgspec.msgpack.decode(order, type=Order)
     prepare(told.launch)
     yield from _nothing_of(batches)
 
 
 def serve(order: bytes, agent: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Be agent number `agent`; at the end, one row that says so."""
-    told: Order = pickle.loads(order)
+    told = msgspec.msgpack.decode(order, type=Order)
     launch = prepare(told.launch)
     host = local_address(host_of(launch.coordinator))
     with Spool(told.frames, told.spool_dir) as spool:
         fill = (lambda: _spooled(spool, batches)) if told.frames else None
-        folder = launch.folder if os.path.isdir(launch.folder) else os.getcwd()
-        with contextlib.chdir(folder):
+        with contextlib.chdir(launch.folder):
             agent_main(launch, agent, host, fill)
         yield from _nothing_of(batches)
         yield pa.record_batch([pa.array([agent], pa.int32()), pa.array([spool.size])], ANSWER)
@@ -70,12 +66,7 @@ def prepare(launch: Launch) -> Launch:
     What has loaded them ends with the Python worker, which Spark keeps for a minute without tasks.
     """
     require_address_space()
-    launch = msgspec.structs.replace(
-        launch,
-        python=sys.executable,
-        python_path=(*sys.path, *filter(os.path.isdir, launch.python_path)),
-        siblings=executor(),
-    )
+    launch = msgspec.structs.replace(adapted(launch), siblings=executor())
     make_starter(launch).prepare()
     return launch
 

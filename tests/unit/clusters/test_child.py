@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from flambeau.clusters.child_process import ChildSpec, write_spec
+from flambeau.clusters.child_process import ChildSpec, write_message
 from flambeau.clusters.open_files import MOST
 from flambeau.coordination.payloads import ScriptPayload, Site
 from flambeau.coordination.roles import Role, RoleSpec
@@ -85,7 +85,7 @@ def make_spec(size: int, role: Role = Role.WORKER) -> ChildSpec:
 
 def test_a_child_is_told_all_and_ends_with_its_agent(child: Child) -> None:
     size = 200_000  # more than a pipe holds at once
-    write_spec(child.lifeline, make_spec(size))
+    write_message(child.lifeline, make_spec(size))
     assert child.process.stdout is not None
     seen = json.loads(child.process.stdout.readline())
     assert seen == {
@@ -104,7 +104,7 @@ def test_a_child_is_told_all_and_ends_with_its_agent(child: Child) -> None:
 
 
 def test_a_script_has_the_signal_handlers_of_any_python_program(child: Child) -> None:
-    write_spec(child.lifeline, make_spec(1, Role.SCRIPT))
+    write_message(child.lifeline, make_spec(1, Role.SCRIPT))
     assert child.process.stdout is not None
     seen = json.loads(child.process.stdout.readline())
     assert seen["signals"] == ["default_int_handler", "default", "default", "default"]
