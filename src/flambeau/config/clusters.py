@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BeforeValidator,
@@ -38,6 +38,13 @@ class ClusterSettings(Settings):
     def worker_threads(self) -> int | None:
         """How many threads a worker has, if that is set."""
         return None
+
+    def resolved(self) -> Self:
+        """Return these settings with all that only the surroundings know, such as `workers`.
+
+        Every job asks for it first, before it checks settings that depend on it or writes files.
+        """
+        return self
 
     @model_serializer(mode="wrap")
     def _named(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

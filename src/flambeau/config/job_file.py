@@ -93,7 +93,7 @@ class JobFile(Binding):
             "model": self._model_ref(),
             "binding": Binding(**binding),
             "strategy": self.strategy.chosen,
-            "cluster": self.cluster.chosen,
+            "cluster": self.cluster.chosen.resolved(),
         }
         return JobSettings.parse(values, where)
 

@@ -148,6 +148,7 @@ def fit(
     """
     given = dict(locals())
     try:
+        # First: how many workers there are, and all that depends on it, follows from the cluster.
         given["cluster"] = cluster_of(cluster)
         run = RunDirectory(run_dir) if run_dir is not None else new_run_directory(_name_of(model))
         with run.lock(), JobPackager(run.path, given["cluster"]) as description:

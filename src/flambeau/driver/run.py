@@ -60,7 +60,7 @@ def run_script(program: str, arguments: list[str], cluster: Cluster, *, module: 
     Returns 0, or the exit code of the first process that ended itself with another or was killed.
     """
     payload = ScriptPayload(program, arguments, module)
-    outcome = launch_roles(Role.SCRIPT, cluster, payload, ())
+    outcome = launch_roles(Role.SCRIPT, cluster_of(cluster), payload, ())
     failure = outcome.failure
     if failure is not None and failure.cause is Cause.DIED and outcome.interrupted is None:
         return failure.exit_code

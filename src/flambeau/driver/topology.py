@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.clusters.file_transfer.carrier import Carrier
-from flambeau.config import Cluster, JobSettings, Local, RemoteCluster
+from flambeau.config import Cluster, JobSettings, Local, RemoteCluster, Settings
 from flambeau.config.plural import number_of
 from flambeau.config.strategies import AllReduce, ParameterServer
 from flambeau.coordination.file_messages import AgentJoined
@@ -22,13 +22,17 @@ from flambeau.kernels.cores import usable_cores
 SERVERS_PER_CORE = 8
 
 
+class _Given(Settings):
+    cluster: Cluster
+
+
 def cluster_of(given: Cluster | None) -> Cluster:
-    """Return the cluster that is given, by default one worker on this machine."""
+    """Return the cluster that is given, resolved; by default one worker on this machine."""
     if given is None:
         return Local()
     if isinstance(given, int):
         raise ConfigError(f"cluster={given}: give fb.Local({given}) for workers of this machine")
-    return given
+    return _Given(cluster=given).cluster.resolved()
 
 
 @dataclass(frozen=True)
