@@ -17,6 +17,7 @@ from flambeau.clusters.agent import agent_main
 from flambeau.clusters.base import Launch, adapted
 from flambeau.clusters.child_process import read_message
 from flambeau.clusters.interfaces import host_of, local_address
+from flambeau.clusters.machine import fork_siblings, machine_identity
 from flambeau.errors import ConfigError, FlambeauError, MissingDependencyError
 from flambeau.version import __version__
 
@@ -73,7 +74,9 @@ def read_order(pipe: int) -> AgentOrder:
 
 
 def _serve(order: AgentOrder, pipe: int) -> None:
-    launch = adapted(order.launch)
+    machine = order.machine or machine_identity()
+    siblings = fork_siblings(machine, order.launch.coordinator)
+    launch = msgspec.structs.replace(adapted(order.launch), siblings=siblings)
     host = order.host or local_address(host_of(launch.coordinator))
     with contextlib.chdir(launch.folder):
-        agent_main(launch, order.agent, host, machine=order.machine, lifeline=pipe)
+        agent_main(launch, order.agent, host, machine=machine, lifeline=pipe)

@@ -1,8 +1,11 @@
-"""Which agents are on one machine."""
+"""Which agents are on one machine, and which of them can have roles forked from one process."""
 
 import os
 import platform
+import sys
 from pathlib import Path
+
+from flambeau.kernels.cores import usable_cores
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 #: Processes open each other's memory by process number, with the rights of their user.
@@ -15,3 +18,15 @@ def machine_identity() -> str:
         return platform.node()
     namespaces = (os.readlink(f"/proc/self/ns/{name}") for name in _NAMESPACES)
     return " ".join([_BOOT_ID.read_text().strip(), *namespaces])
+
+
+def fork_siblings(machine: str, coordinator: str) -> str:
+    """Return what agents of one job have in common whose roles can be forked from one process.
+
+    A role inherits the limits, the control group and the cores of the process that forks it, and
+    ends with that: an engine that limits each of its processes expects them to have their own.
+    """
+    if sys.platform != "linux":
+        return ""
+    own = [Path(f"/proc/self/{name}").read_text() for name in ("cgroup", "limits")]
+    return repr((machine, coordinator, usable_cores(), *own))

@@ -123,6 +123,28 @@ def test_it_serves_until_it_is_told_to_shut_down(agent: Started, tmp_path: Path)
     wait_until_gone(processes)
 
 
+def forked_by(agent: Started, machine: str) -> int | None:
+    """The fork server of a role that an agent on this machine starts."""
+    agent.order(machine=machine)
+    _, seen = agent.start_role()
+    return psutil.Process(seen["pids"][0]).ppid()
+
+
+@pytest.mark.parametrize(("machines", "fork_servers"), [(["one", "one"], 1), (["one", "two"], 2)])
+def test_agents_of_one_machine_share_a_fork_server(
+    agent: Started, tmp_path: Path, machines: list[str], fork_servers: int
+) -> None:
+    second = Started(tmp_path)
+    second.server.close()
+    second.server, second.launch = agent.server, agent.launch
+    try:
+        found = [forked_by(each, at) for each, at in zip([agent, second], machines, strict=True)]
+        assert len(set(found)) == fork_servers
+    finally:
+        second.process.kill()
+        second.process.communicate()
+
+
 def test_it_ends_with_all_it_started_when_its_input_ends(agent: Started) -> None:
     agent.order()
     agent.start_role()
