@@ -186,7 +186,8 @@ class SimulatedServer:
         self._job.act()
         if self._job.inbox:
             return self._job.inbox.popleft()
-        self._job.pass_time(timeout)
+        if timeout > 0:
+            self._job.pass_time(timeout)
         return None
 
     def send(self, peer: bytes, message: Messages, buffers: Sequence[Any] = ()) -> bool:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from typing import final
+from typing import final, get_args
 
 from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.config import Recovery
@@ -54,6 +54,10 @@ SETTLE_SECONDS = 1.0
 #: What scripts are given to end by themselves, and agents to report that processes have ended.
 SCRIPT_SECONDS = 5.0
 END_SECONDS = 30.0
+#: What may lead to another phase, so that it is looked into once no other message waits.
+BRINGS_CHANGE = (AgentJoined, Spooled, FilesSent, RoleFailed, RoleDone, RoleExited)
+#: Looking into a union takes several times longer than into a tuple.
+_FROM_ROLE, _FROM_WORKER, _FROM_SHARD = map(get_args, (FromRole, FromWorker, FromShard))
 #: A tick that is later than this was held up, and so were the messages that wait here.
 HELD_UP_SECONDS = 1.0
 
@@ -107,9 +111,7 @@ class Controller:
             try:
                 self._job.agents.start(launch)
                 while self._job.phase is not Phase.OVER:
-                    envelope = self._server.receive(TICK_SECONDS)
-                    if envelope is not None:
-                        self._handle(envelope)
+                    self._handle_messages()
                     self._tick()
             finally:
                 self._shutdown()
@@ -121,9 +123,27 @@ class Controller:
 
     # What arrives
 
+    def _handle_messages(self) -> None:
+        """Handle what arrives until a tick is due: some time later, or when it brings a change."""
+        until, changed = self._job.clock() + TICK_SECONDS, False
+        while (left := until - self._job.clock()) > 0:
+            envelope = self._server.receive(0 if changed else left)
+            if envelope is None:
+                return
+            self._handle(envelope)
+            changed = changed or isinstance(envelope.message, BRINGS_CHANGE)
+
     def _handle(self, envelope: Envelope[Messages]) -> None:
         message = envelope.message
-        if isinstance(message, AgentJoined):
+        if isinstance(message, _FROM_WORKER):
+            if self._is_current(message.spec):
+                self._job.coordinator.handle(envelope.peer, message, envelope.buffers)
+        elif isinstance(message, _FROM_SHARD):
+            self._job.coordinator.handle(envelope.peer, message, envelope.buffers)
+        elif isinstance(message, _FROM_ROLE):
+            if self._is_current(message.spec):
+                self._handle_role(envelope.peer, message)
+        elif isinstance(message, AgentJoined):
             if self._job.agents.is_present(message.agent):
                 reason = "the cluster has started it again"
                 self._lost.lose([AgentEnded(reason, message.agent)], restart=False)
@@ -138,15 +158,13 @@ class Controller:
                 self._job.emit_of(message.spec, "log", stream=message.stream, text=line)
         elif isinstance(message, StoreRequest):
             self._rendezvous.handle(envelope.peer, message, envelope.buffers)
-        elif isinstance(message, FromShard):
-            self._job.coordinator.handle(envelope.peer, message, envelope.buffers)
-        elif isinstance(message, FromRole | FromWorker) and message.spec in self._job.members:
-            # Messages of an older generation come too late to matter.
-            self._job.members.seen(message.spec, self._job.clock())
-            if isinstance(message, FromWorker):
-                self._job.coordinator.handle(envelope.peer, message, envelope.buffers)
-            else:
-                self._handle_role(envelope.peer, message)
+
+    def _is_current(self, spec: RoleSpec) -> bool:
+        """Note a sign of life; messages of an older generation come too late to matter."""
+        current = spec in self._job.members
+        if current:
+            self._job.members.seen(spec, self._job.clock())
+        return current
 
     def _handle_role(self, peer: bytes, message: FromRole) -> None:
         if isinstance(message, RoleJoined):

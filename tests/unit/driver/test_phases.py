@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated_job import FOR_EVER, SimulatedJob
+from simulated_job import FOR_EVER, SimulatedAgent, SimulatedJob
 
+from flambeau.clusters.base import AgentEnded
 from flambeau.coordination.file_messages import AgentBeat, FilePart
-from flambeau.coordination.protocol import RoleDone, RoleExited, RoleFailed, RoleJoined
+from flambeau.coordination.protocol import (
+    Heartbeat,
+    RoleDone,
+    RoleExited,
+    RoleFailed,
+    RoleJoined,
+)
 from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.driver.outcome import Outcome
 from flambeau.driver.phases import TABLE, Action, Phase, Trigger, move
@@ -362,3 +369,38 @@ def test_the_documentation_shows_the_table() -> None:
     ]
     header = "| phase | trigger | what is done | next phase |\n|---|---|---|---|\n"
     assert header + "\n".join(rows) + "\n\n" in page.read_text(encoding="utf-8")
+
+
+def test_signs_of_life_do_not_have_everything_looked_into() -> None:
+    job = SimulatedJob()
+    polls: list[float] = []
+    poll = job.cluster.poll
+
+    def note() -> list[AgentEnded]:
+        polls.append(job.now)
+        return poll()
+
+    def beat_often() -> None:
+        spec = next(iter(job.agent(0).roles))
+        for _ in range(1000):
+            job.say(Heartbeat(spec))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job.cluster, "poll", note)
+        in_phase(Phase.RUNNING, beat_often, job=job)
+    assert len(polls) < 500  # ten in each of the 14 simulated seconds, and for some messages one
+
+
+def test_the_end_of_the_last_role_ends_the_job_without_a_delay() -> None:
+    job = SimulatedJob(agents=1)
+    exits: list[float] = []
+    leave = SimulatedAgent.exit
+
+    def note(agent: SimulatedAgent, spec: RoleSpec, code: int) -> None:
+        exits.append(job.now)
+        leave(agent, spec, code)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimulatedAgent, "exit", note)
+        job.run()
+    assert exits == [job.now]
