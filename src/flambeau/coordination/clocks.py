@@ -15,6 +15,8 @@ class Clocks:
     def __init__(self, slowest: int = 0) -> None:
         self.slowest = slowest
         self._clocks: dict[int, int] = {}
+        #: How many workers are at the slowest clock: it changes when the last of them moves.
+        self._slowest_workers = 0
 
     def __getitem__(self, worker: int) -> int:
         return self._clocks[worker]
@@ -24,20 +26,28 @@ class Clocks:
 
     def join(self, worker: int) -> bool:
         """Add a worker at the slowest clock: it neither delays others nor is ahead of them."""
-        self._clocks.setdefault(worker, self.slowest)
+        if worker not in self._clocks:
+            self._clocks[worker] = self.slowest
+            self._slowest_workers += 1
         return False
 
-    def tick(self, worker: int) -> bool:
-        """A worker has finished a batch."""
-        if worker in self._clocks:
-            self._clocks[worker] += 1
-        return self._raise_slowest_clock()
+    def tick(self, worker: int, batches: int = 1) -> bool:
+        """A worker has finished batches."""
+        clock = self._clocks.get(worker)
+        if clock is None or not batches:
+            return False
+        self._clocks[worker] = clock + batches
+        return self._moved_from(clock)
 
     def leave(self, worker: int) -> bool:
         """A worker is gone or idle: the others need not wait for it."""
-        self._clocks.pop(worker, None)
-        return self._raise_slowest_clock()
+        clock = self._clocks.pop(worker, None)
+        return clock is not None and self._moved_from(clock)
 
-    def _raise_slowest_clock(self) -> bool:
+    def _moved_from(self, clock: int) -> bool:
+        self._slowest_workers -= clock == self.slowest
+        if self._slowest_workers:
+            return False
         before, self.slowest = self.slowest, min(self._clocks.values(), default=self.slowest)
+        self._slowest_workers = sum(clock == self.slowest for clock in self._clocks.values())
         return self.slowest != before

@@ -1,6 +1,7 @@
 """How far workers may run apart, and whose gradients make up a round: pure decisions."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Set
 from typing import final
 
 from flambeau.config.plural import number_of
@@ -30,9 +31,9 @@ class Synchronous:
             )
         self._needed = workers - backup_workers
 
-    def members(self, arrived: frozenset[int]) -> frozenset[int] | None:
+    def members(self, arrived: Set[int]) -> frozenset[int] | None:
         """Return whose gradients are applied together now that these have arrived; None: wait."""
-        return arrived if len(arrived) >= self._needed else None
+        return frozenset(arrived) if len(arrived) >= self._needed else None
 
 
 @final

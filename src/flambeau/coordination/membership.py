@@ -27,6 +27,7 @@ class Membership:
 
     def __init__(self, specs: Iterable[RoleSpec], now: float) -> None:
         self._members = {spec: Member(spec, started=now, last_seen=now) for spec in specs}
+        self._group = self._with_ranks()
 
     def __getitem__(self, spec: RoleSpec) -> Member:
         return self._members[spec]
@@ -40,7 +41,7 @@ class Membership:
 
     def group(self) -> list[Member]:
         """The members with a rank: workers, not the evaluator."""
-        return [member for member in self.all() if member.spec.role.in_group]
+        return list(self._group)
 
     def joined(self, peer: bytes, message: RoleJoined, now: float) -> None:
         """Note that a role is up and where it can be reached."""
@@ -62,7 +63,7 @@ class Membership:
 
     def complete(self) -> bool:
         """Whether every role with a rank has joined."""
-        return all(member.joined for member in self.group())
+        return all(member.joined for member in self._group)
 
     def replace(self, lost: RoleSpec, spec: RoleSpec, now: float) -> None:
         """Another process takes the place of a lost one, in the same order."""
@@ -70,6 +71,7 @@ class Membership:
             (spec if key == lost else key): (Member(spec, now, now) if key == lost else member)
             for key, member in self._members.items()
         }
+        self._group = self._with_ranks()
 
     def silent(self, now: float, timeout: float) -> list[Member]:
         """Members that should be alive and have not been heard of for `timeout` seconds.
@@ -89,4 +91,7 @@ class Membership:
 
     def group_done(self) -> bool:
         """Whether all workers have said that they are finished."""
-        return all(member.done for member in self.group())
+        return all(member.done for member in self._group)
+
+    def _with_ranks(self) -> list[Member]:
+        return [member for member in self.all() if member.spec.role.in_group]

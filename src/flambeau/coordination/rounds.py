@@ -63,21 +63,22 @@ class _OpenRound:
     """What is known of the open round; `members` are set once it is decided who they are."""
 
     shards: dict[int, set[int]] = field(default_factory=dict)
+    #: Workers whose gradient is on all shards.
+    arrived: set[int] = field(default_factory=set)
     rows: dict[int, int] = field(default_factory=dict)
     planned: int = 0
     not_finite: set[int] = field(default_factory=set)
     members: tuple[int, ...] | None = None
     squares: dict[int, float] = field(default_factory=dict)
 
-    def staged(self, worker: int, shard: int, rows: int, finite: bool) -> None:
-        self.shards.setdefault(worker, set()).add(shard)
+    def staged(self, worker: int, shard: int, rows: int, finite: bool, of_shards: int) -> None:
+        on = self.shards.setdefault(worker, set())
+        on.add(shard)
+        if len(on) == of_shards:
+            self.arrived.add(worker)
         self.rows[worker] = rows
         if not finite:
             self.not_finite.add(worker)
-
-    def arrived(self, shards: int) -> frozenset[int]:
-        """Workers whose gradient is on all shards."""
-        return frozenset(worker for worker, on in self.shards.items() if len(on) == shards)
 
     def rows_of(self, workers: Iterable[int]) -> int:
         return sum(self.rows[worker] for worker in workers)
@@ -122,8 +123,8 @@ class Rounds:
             self._count_late(round, worker, 0 if planned else rows)
             return []
         self._open.planned = planned
-        self._open.staged(worker, shard, rows, finite)
-        members = self._policy.members(self._open.arrived(self._shards))
+        self._open.staged(worker, shard, rows, finite, self._shards)
+        members = self._policy.members(self._open.arrived)
         return [] if members is None else [self._close(tuple(sorted(members)))]
 
     def summed(self, round: int, shard: int, squares: float) -> list[Decision]:

@@ -13,6 +13,7 @@ class StepBudget:
     def __init__(self, steps: int, workers: int) -> None:
         self._free, self._workers = steps, workers
         self._granted: dict[int, int] = {}
+        self._grown = False
 
     def grant(self, worker: int) -> int:
         """How many steps more a worker may make; 0 while it has enough, or none are left."""
@@ -26,13 +27,25 @@ class StepBudget:
     def made(self, worker: int, steps: int, new: int) -> None:
         """A worker has made steps; in the place of those that are not new others may be made."""
         self._granted[worker] = max(0, self._granted.get(worker, 0) - steps)
-        self._free += steps - new
+        self._give_back(steps - new)
 
     def take_back(self, worker: int) -> int:
         """How many steps a worker that is idle or lost had left; others may make them now."""
         left = self._granted.pop(worker, 0)
-        self._free += left
+        self._give_back(left)
         return left
+
+    def has_grown(self) -> bool:
+        """Return whether steps came back since the last call, which any worker may be granted.
+
+        Otherwise only a worker that has made steps, or has become busy, can be granted any.
+        """
+        grown, self._grown = self._grown, False
+        return grown
+
+    def _give_back(self, steps: int) -> None:
+        self._free += steps
+        self._grown = self._grown or steps > 0
 
     def is_spent(self, worker: int) -> bool:
         """Whether a worker can make no step, unless another leaves some over."""

@@ -7,6 +7,7 @@ not reported done.
 import random
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Self, final
 
 import msgspec
@@ -96,7 +97,8 @@ class DynamicPlan:
         self._seed, self._shuffle = seed, shuffle
         self._homes = homes
         self._waiting = self._tasks_of_epoch()
-        self._held: dict[tuple[int, int], Task] = {}
+        #: By worker and number.
+        self._held: dict[int, dict[int, Task]] = {}
 
     @classmethod
     def of_rows(
@@ -182,7 +184,7 @@ class DynamicPlan:
         """Whether every batch of this epoch has been reported done."""
         return not self._waiting and not self._held
 
-    @property
+    @cached_property
     def batches_in_epoch(self) -> int | None:
         """Batches of an epoch; None if only its end will tell."""
         if any(task.stop == OPEN_END for task in self._tasks):
@@ -191,7 +193,7 @@ class DynamicPlan:
 
     def holds(self, worker: int) -> bool:
         """Whether a worker has a task that is not done."""
-        return any(key[0] == worker for key in self._held)
+        return worker in self._held
 
     @property
     def complete(self) -> bool:
@@ -214,7 +216,7 @@ class DynamicPlan:
         if task is None:
             return None
         self._waiting.remove(task)
-        self._held[worker, task.number] = task
+        self._held.setdefault(worker, {})[task.number] = task
         return task
 
     def batch_done(
@@ -254,16 +256,17 @@ class DynamicPlan:
                 f"worker {worker} has ended task {number} of epoch {self.epoch} after "
                 f"{task.first_batch} of its {task.batches(self._batch_size)} batches"
             )
-        del self._held[worker, number]
+        self._release(worker, number)
 
     def lost(self, worker: int) -> None:
         """A worker is gone: what it has not finished is handed out next."""
-        held = [key for key in self._held if key[0] == worker]
-        self._waiting.extendleft(self._held.pop(key) for key in reversed(held))
+        held = self._held.pop(worker, {})
+        self._waiting.extendleft(reversed(held.values()))
 
     def dump(self) -> dict[str, Any]:
         """Where the training is, as plain values; tasks in hand as if their workers were lost."""
-        tasks = [*self._held.values(), *self._waiting]
+        held = [task for tasks in self._held.values() for task in tasks.values()]
+        tasks = [*held, *self._waiting]
         state = _State(self.epoch, self._size, self._batch_size, tasks, self.rows)
         plain: dict[str, Any] = msgspec.to_builtins(state)
         return plain
@@ -319,7 +322,12 @@ class DynamicPlan:
         """The rest of a task, if this worker has it."""
         if epoch is not None and epoch != self.epoch:
             return None
-        return self._held.get((worker, number))
+        return self._held.get(worker, {}).get(number)
+
+    def _release(self, worker: int, number: int) -> None:
+        del self._held[worker][number]
+        if not self._held[worker]:
+            del self._held[worker]
 
     def _advance(self, worker: int, task: Task, batch: int) -> None:
         if batch > task.first_batch:
@@ -329,9 +337,9 @@ class DynamicPlan:
             )
         if batch + 1 < task.batches(self._batch_size):
             rest = msgspec.structs.replace(task, first_batch=batch + 1)
-            self._held[worker, task.number] = rest
+            self._held[worker][task.number] = rest
         else:
-            del self._held[worker, task.number]
+            self._release(worker, task.number)
 
     def _check_same_data(self, state: _State) -> None:
         if state.batch_size != self._batch_size:

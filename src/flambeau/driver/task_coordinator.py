@@ -4,6 +4,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, final
 
+import msgspec
+
 from flambeau.config import JobSettings
 from flambeau.config.strategies import ParameterServer
 from flambeau.coordination.clocks import Clocks
@@ -71,7 +73,7 @@ class TaskCoordinator(TrainingCoordinator):
             self._set_up(message)
         elif isinstance(message, TaskRequest):
             self._parked[message.spec.rank] = message.spec
-            self._hand_out()
+            self._hand_out([message.spec])
         elif isinstance(message, Trained):
             self._trained(message)
         elif isinstance(message, SyncPointDone):
@@ -85,7 +87,7 @@ class TaskCoordinator(TrainingCoordinator):
         """A worker that comes while the others meet is called, too."""
         if spec.role is Role.WORKER and self._sync_point is not None:
             self._met.discard(spec.rank)
-            self.stage.send(spec, self._call())
+            self._call(spec)
 
     def lost(self, spec: RoleSpec) -> None:
         """A lost worker's tasks go back; what a lost server took part in saving is saved again."""
@@ -100,7 +102,7 @@ class TaskCoordinator(TrainingCoordinator):
         if self._budget is not None:
             self._budget.take_back(spec.rank)
         self._leave(spec.rank)
-        self._hand_out()
+        self._hand_out_to_all()
 
     def stop(self) -> None:
         """Call all together, for the last time."""
@@ -153,7 +155,7 @@ class TaskCoordinator(TrainingCoordinator):
             self._announce(evaluate=False, save=True, last=False)
         else:
             self._call_if_due()  # more epochs may be asked for than there were before
-            self._hand_out()
+            self._hand_out_to_all()
 
     def _make_plan(self, data: PlanData) -> DynamicPlan:
         settings, loading = self._settings, self._settings.loading
@@ -190,10 +192,15 @@ class TaskCoordinator(TrainingCoordinator):
                 why = "the cluster has brought them no rows of the data frame. Repartition it"
             self.stage.emit("warning", text=f"{idle} {who} no rows to train on: {why}")
 
-    def _hand_out(self) -> None:
+    def _hand_out_to_all(self) -> None:
+        self._hand_out(list(self._parked.values()))
+
+    def _hand_out(self, specs: Sequence[RoleSpec]) -> None:
+        """Give tasks to workers that have requested one."""
         if self._plan is None or self._sync_point is not None:
             return
-        for rank, spec in list(self._parked.items()):
+        for spec in specs:
+            rank = spec.rank
             task = self._plan.take(rank)
             if task is None:
                 if not self._plan.holds(rank):
@@ -204,17 +211,19 @@ class TaskCoordinator(TrainingCoordinator):
             progress = {} if rank in self._informed else self._carried
             self._informed.add(rank)
             self.stage.send(spec, Assigned(task, self._join(rank), self._progress.step, progress))
-        self._grant()
+        self._grant(specs)
 
-    def _grant(self) -> None:
-        """Let those who have something to train on make steps that others leave over."""
+    def _grant(self, specs: Sequence[RoleSpec]) -> None:
+        """Let workers that have something to train on make steps, also what others leave over.
+
+        `specs` are those whose tasks or steps have changed.
+        """
         if self._budget is None or self._plan is None:
             return
-        workers = self.stage.roles(Role.WORKER)
-        for spec in workers:
+        for spec in specs:
             if not self._plan.holds(spec.rank) and (left := self._budget.take_back(spec.rank)):
                 self.stage.send(spec, StepGrant(-left, None))
-        for spec in workers:
+        for spec in self.stage.roles(Role.WORKER) if self._budget.has_grown() else specs:
             if not self._plan.holds(spec.rank):
                 continue
             if steps := self._budget.grant(spec.rank):
@@ -243,12 +252,11 @@ class TaskCoordinator(TrainingCoordinator):
         self._progress.add(message, new)
         if self._budget is not None:
             self._budget.made(rank, len(message.batches), len(new))
-        moved = [self._clocks.tick(rank) for _ in message.batches]
-        if any(moved):
+        if self._clocks.tick(rank, len(message.batches)):
             self._send_slowest_clock()
         if rank in self._parked and not self._plan.holds(rank):
             self._leave(rank)
-        self._grant()
+        self._grant([message.spec])
         self._call_if_due()
 
     def _join(self, rank: int) -> int | None:
@@ -287,7 +295,7 @@ class TaskCoordinator(TrainingCoordinator):
             )
         elif ends_epoch:
             self._plan.next_epoch()
-            self._hand_out()
+            self._hand_out_to_all()
 
     def _announce(self, *, evaluate: bool, save: bool, last: bool) -> None:
         assert self._plan is not None
@@ -307,11 +315,13 @@ class TaskCoordinator(TrainingCoordinator):
         self._sync_points += 1
         self._met = set()
         for spec in self.stage.roles(Role.WORKER):
-            self.stage.send(spec, self._call())
+            self._call(spec)
 
-    def _call(self) -> SyncPoint:
+    def _call(self, spec: RoleSpec) -> None:
+        """Call a worker to the sync point; only the first one saves, and needs the plan."""
         assert self._sync_point is not None
-        return self._sync_point
+        plan = self._sync_point.plan if spec.rank == 0 else {}
+        self.stage.send(spec, msgspec.structs.replace(self._sync_point, plan=plan))
 
     def _done_with(self, message: SyncPointDone) -> None:
         if self._sync_point is None or message.number != self._sync_point.number:
@@ -327,7 +337,7 @@ class TaskCoordinator(TrainingCoordinator):
         self._sync_point = None
         self._exchanges.clear()
         self._call_if_due()
-        self._hand_out()
+        self._hand_out_to_all()
 
     def _contribute(self, message: Contribution, data: bytes) -> None:
         parts = self._exchanges.setdefault(message.key, {})

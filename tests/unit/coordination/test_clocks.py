@@ -94,3 +94,10 @@ def run_free(seed: int) -> None:
 def test_nobody_ever_trains_more_than_the_staleness_ahead_and_somebody_always_may_go_on() -> None:
     for seed in range(1000):
         run_free(seed)
+
+
+def test_several_batches_count_as_one_after_the_other(clocks: Clocks) -> None:
+    assert not clocks.tick(0, 3)
+    assert clocks.tick(1, 2)
+    assert (clocks.slowest, clocks[0], clocks[1]) == (2, 3, 2)
+    assert not clocks.tick(1, 0)

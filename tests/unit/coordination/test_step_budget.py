@@ -44,3 +44,15 @@ def test_a_step_that_was_made_twice_counts_once() -> None:
     budget.made(0, 1, 0)
     assert not budget.is_spent(0)
     assert budget.grant(0) == 1
+
+
+def test_only_steps_that_came_back_may_be_granted_to_workers_that_had_enough() -> None:
+    budget = StepBudget(100, workers=2)
+    budget.grant(0)
+    budget.made(0, 1, 1)
+    assert not budget.has_grown()
+    budget.made(0, 1, 0)
+    assert budget.has_grown()
+    assert not budget.has_grown()
+    budget.take_back(0)
+    assert budget.has_grown()

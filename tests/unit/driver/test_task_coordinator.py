@@ -353,6 +353,15 @@ def test_the_plan_of_a_moment_is_what_is_left_to_do() -> None:
     assert sync_point.plan["plan"]["rows"]["applied"] == 4
 
 
+def test_only_the_first_worker_which_saves_is_sent_the_plan() -> None:
+    job = Job().plan()
+    first, second = job.sync_point(0), job.sync_point(1)
+    assert first is not None
+    assert second is not None
+    assert first.plan["plan"]["tasks"]
+    assert (second.number, second.plan) == (first.number, {})
+
+
 def test_max_steps_end_the_training_with_an_evaluation() -> None:
     job = Job(max_steps=2).begun(rows=64)
     for rank in (0, 1):
