@@ -41,7 +41,9 @@ class OneProcess(Cluster):
         raise AssertionError("the agent does not end")
 
     def stop(self) -> None:
-        self.process.communicate(timeout=60)
+        self.process.wait(timeout=60)  # the end of its input would end it before its time
+        assert self.process.stdin is not None
+        self.process.stdin.close()
 
 
 def processes() -> list[int]:
