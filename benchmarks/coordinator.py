@@ -56,8 +56,9 @@ def measure(
             figures = simulation.measure(options.seconds)
             cpu, own_cpu = program.cpu_seconds() - cpu, time.process_time() - own_cpu
             simulation.finish() if side == "ours" else simulation.disconnect()
-        if failure := program.hear()["failure"]:
-            raise RuntimeError(failure)
+            # Connections must last until it has ended: it may still answer what was sent before.
+            if failure := program.hear()["failure"]:
+                raise RuntimeError(failure)
     return Measured(
         figures.messages / figures.seconds,
         cpu / figures.seconds,
