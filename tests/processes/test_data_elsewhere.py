@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from loopback import Loopback
+from hosts import Hosts
 from torch.utils.data import TensorDataset
 from toy import QUIET, Net, assert_same_weights, make_data
 
@@ -71,7 +71,7 @@ def test_two_agents_equal_one_process(
         (tmp_path / "depot").mkdir()
         more = {**more, "depot": f"file://{tmp_path}/depot"}
     given = data(kind, tmp_path)
-    cluster = Loopback(workers=2, spool_dir=str(tmp_path), **more)
+    cluster = Hosts(workers=2, spool_dir=str(tmp_path), **more)
     many = fb.fit(
         Net(), **given, cluster=cluster, batch_size=8, run_dir=tmp_path / "many", **COMMON
     )

@@ -83,15 +83,20 @@ class StopAt(Callback):
 
 
 class Slow(Callback):
-    """Makes steps long enough to be interrupted, and says in a file that training has begun."""
+    """Makes steps long enough to be interrupted, and says in a file that training has begun.
 
-    def __init__(self, seconds: float = 0.05, begun_at: int = 3) -> None:
-        self.seconds, self.begun_at = seconds, begun_at
+    The file is `begun` in the run directory, or in another one.
+    """
+
+    def __init__(
+        self, seconds: float = 0.05, begun_at: int = 3, folder: Path | None = None
+    ) -> None:
+        self.seconds, self.begun_at, self.folder = seconds, begun_at, folder
 
     def on_step_end(self, view: TrainingView) -> None:
         time.sleep(self.seconds)
-        if view.step == self.begun_at and view.first:
-            (Path(view.run_dir) / "begun").touch()
+        if view.step >= self.begun_at and view.first:
+            (self.folder or Path(view.run_dir)).joinpath("begun").touch()
 
 
 def weights(result: Any) -> dict[str, torch.Tensor]:
