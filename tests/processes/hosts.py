@@ -19,10 +19,11 @@ import psutil
 from flambeau.clusters.agent_process import AgentOrder
 from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.clusters.child_process import write_message
+from flambeau.clusters.process_starter import FORK_SERVER_MODULE
 from flambeau.clusters.registry import register
 from flambeau.config import RemoteCluster
 
-END_SECONDS = 30.0
+END_SECONDS = 10.0
 
 
 class Hosts(RemoteCluster):
@@ -58,9 +59,9 @@ class HostCluster(Cluster):
     def _start(self, agent: int) -> None:
         host, self._hosts = f"127.0.0.{self._hosts}", self._hosts + 1
         command = [sys.executable, "-m", "flambeau.clusters.agent"]
-        # Each host has temporary files of its own.
+        # Each host has temporary files of its own, and a fork server that later jobs use again.
         self._folders[host] = tempfile.mkdtemp(prefix=f"{host}-")
-        environment = {**os.environ, "TMPDIR": self._folders[host]}
+        environment = {**os.environ, "TMPDIR": self._folders[host], **_runtime(host)}
         process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
         assert process.stdin is not None
         assert self._launch is not None
@@ -80,7 +81,7 @@ class HostCluster(Cluster):
         for agent in agents:
             old = self._processes.pop(agent, None)
             if old is not None:  # it does not answer, and nor does its host
-                self._gone += _with_all_below(old.pid)
+                self._gone += self._host_of(old)
             self._start(agent)
 
     def stop(self) -> None:
@@ -88,7 +89,7 @@ class HostCluster(Cluster):
             try:
                 process.wait(timeout=END_SECONDS)
             except subprocess.TimeoutExpired:
-                self._gone += _with_all_below(process.pid)
+                self._gone += self._host_of(process)
         # As if their power had been cut.
         for gone in self._gone:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -98,7 +99,8 @@ class HostCluster(Cluster):
             assert process.stdin is not None
             process.stdin.close()
         folders = set(self._folders.values())
-        _, left = psutil.wait_procs(_of_folders(folders), timeout=END_SECONDS)
+        ended = [each for each in _with("TMPDIR", folders) if not _is_kept(each)]
+        _, left = psutil.wait_procs(ended, timeout=END_SECONDS)
         assert not left, "processes still run"
         for folder in folders:
             shutil.rmtree(folder)
@@ -111,19 +113,34 @@ class HostCluster(Cluster):
 
     def freeze(self, agent: int) -> None:
         """Let a host vanish without a word."""
-        for process in _with_all_below(self._processes[agent].pid):
+        for process in self._host_of(self._processes[agent]):
             process.suspend()
 
+    def _host_of(self, agent: subprocess.Popen[bytes]) -> list[psutil.Process]:
+        """All processes of an agent's host."""
+        folder = psutil.Process(agent.pid).environ()["XDG_RUNTIME_DIR"]
+        return _with("XDG_RUNTIME_DIR", {folder})
 
-def _with_all_below(pid: int) -> list[psutil.Process]:
-    agent = psutil.Process(pid)
-    return [agent, *agent.children(recursive=True)]
+
+def _runtime(host: str) -> dict[str, str]:
+    folder = os.path.join(os.environ["XDG_RUNTIME_DIR"], host)
+    os.makedirs(folder, exist_ok=True)
+    return {"XDG_RUNTIME_DIR": folder}
 
 
-def _of_folders(folders: set[str]) -> list[psutil.Process]:
-    """The processes whose temporary files are in one of these."""
+def _with(variable: str, values: set[str]) -> list[psutil.Process]:
+    """The processes that were started with a variable of the environment."""
     processes = psutil.process_iter(["environ"])
-    return [each for each in processes if (each.info["environ"] or {}).get("TMPDIR") in folders]
+    return [each for each in processes if (each.info["environ"] or {}).get(variable) in values]
+
+
+def _is_kept(process: psutil.Process) -> bool:
+    """Whether it is a fork server, and not one of its forks, which look alike."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = process.parent()
+        above = [] if parent is None else parent.cmdline()
+        return FORK_SERVER_MODULE in process.cmdline() and FORK_SERVER_MODULE not in above
+    return False
 
 
 register(Hosts, f"{__name__}:HostCluster")

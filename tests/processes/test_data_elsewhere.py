@@ -14,6 +14,8 @@ from toy import QUIET, Net, assert_same_weights, make_data
 import flambeau as fb
 from flambeau.checkpoint import RunDirectory
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 X, Y = make_data()
 COMMON: dict[str, Any] = {
     "loss": "cross_entropy",

@@ -15,6 +15,8 @@ from toy import QUIET, Net, Slow, SparseNet, make_clicks, make_data
 import flambeau as fb
 from flambeau.errors import WorkerLostError
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 SYNCHRONOUS = {
     "all-reduce": fb.AllReduce(),
     "rounds": fb.ParameterServer(servers=3),

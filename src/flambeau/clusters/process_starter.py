@@ -241,7 +241,7 @@ _lock = threading.Lock()
 def fork_server_for(launch: Launch, environment: dict[str, str]) -> ForkServer:
     """The fork server with these modules, and what libraries read when they are loaded as here."""
     read = sorted(item for item in environment.items() if item[0].startswith(IMPORT_TIME))
-    siblings = launch.siblings or ("kept loaded" if kept_seconds() else "")
+    siblings = "kept loaded" if kept_seconds() else launch.siblings
     key = repr((launch.python, launch.preload, read, siblings))
     with _lock:
         _reap()
