@@ -158,6 +158,7 @@ class Agent:
     def serve(self, hello: AgentJoined, fill: Callable[[], "Spool"] | None = None) -> None:
         """The agent's loop."""
         self._agent = hello.agent
+        self._site = replace(self._site, host=hello.host)
         self._client.send(hello)
         if fill is not None:
             self._take_in(fill())

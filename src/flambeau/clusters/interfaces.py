@@ -19,6 +19,8 @@ def interface_of(address: str) -> str | None:
     """The name of the interface that has this address; None where it cannot be asked."""
     if sys.platform != "linux":
         return None
+    if address.startswith("127."):
+        address = "127.0.0.1"  # one interface has all of these
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])

@@ -93,7 +93,7 @@ Payload = TrainingPayload | PredictorPayload | FunctionFiles | FunctionValue | S
 class Site(msgspec.Struct, frozen=True):
     """What an agent knows of the place where its roles run.
 
-    `run_dir` is the run's directory there, or the agent's mirror of it; `initial` refers to what it
+    `host` is the address at which other machines reach its roles. `run_dir` is the run's directory there, or the agent's mirror of it; `initial` refers to what it
     starts from as it is found there. The files with the rows of the job's data frames that are at
     agent `home` have the descriptors `spooled`; `spools` are the rows of all agents' files, by
     frame and agent, and `spooling` names the occasion on which they were written.
@@ -105,3 +105,4 @@ class Site(msgspec.Struct, frozen=True):
     spooled: dict[str, int] = {}
     spools: dict[str, list[list[int]]] = {}
     spooling: str = ""
+    host: str = "127.0.0.1"

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from flambeau.clusters.child_process import ChildSpec, attach
-from flambeau.clusters.interfaces import host_of, interface_of, local_address
+from flambeau.clusters.interfaces import interface_of
 from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.coordination.protocol import RoleDone, RoleFailed, RoleJoined
 from flambeau.errors import FlambeauError, JobFailedError, UserError
@@ -25,8 +25,7 @@ _LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "gloo", "
 def main(pipe: int) -> int:
     """Run one role to its end; the exit code of the process."""
     child = attach(pipe)
-    host = local_address(host_of(child.coordinator))
-    _use_interface(host)
+    _use_interface(child.site.host)
     coordinator = CoordinatorClient(
         child.coordinator, child.secret, RoleJoined(child.spec, os.getpid())
     )

@@ -7,7 +7,6 @@ from typing import Any
 from torch._C._distributed_c10d import TCPStore
 
 from flambeau.clusters.child_process import ChildSpec
-from flambeau.clusters.interfaces import host_of, local_address
 from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.coordination.payloads import ScriptPayload
 from flambeau.roles.coordinator_store import CoordinatorStore
@@ -26,7 +25,7 @@ def run_script(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, An
     set_rank_variables(coordinator)
     coordinator.wait_until_all_joined()
     keys = CoordinatorStore(coordinator, TIMEOUT)
-    store = _serve(coordinator) if child.spec.rank == 0 else None
+    store = _serve(coordinator, child.site.host) if child.spec.rank == 0 else None
     if store is not None:
         keys.set(_ADDRESS, f"{store.host} {store.port}")
     host, port = keys.get(_ADDRESS).decode().split()
@@ -40,9 +39,8 @@ def run_script(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, An
     return {}
 
 
-def _serve(coordinator: CoordinatorClient) -> TCPStore:
-    """Serve a store on the interface that leads to the coordinator."""
-    host = local_address(host_of(coordinator.coordinator))
+def _serve(coordinator: CoordinatorClient, host: str) -> TCPStore:
+    """Serve a store at the address of this machine."""
     listener = socket.create_server((host, 0), backlog=1024)
     return TCPStore(
         host,

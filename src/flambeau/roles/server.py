@@ -11,7 +11,6 @@ from flambeau.checkpoint import RunDirectory, user_code
 from flambeau.checkpoint.manifest import Manifest
 from flambeau.checkpoint.references import parse_reference, resolve
 from flambeau.clusters.child_process import ChildSpec
-from flambeau.clusters.interfaces import host_of, local_address
 from flambeau.config import JobSettings
 from flambeau.config.strategies import Hybrid, ParameterServer
 from flambeau.config.table_optimizer import table_optimizer
@@ -47,7 +46,7 @@ def serve(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
     server = Server(
         CODEC,
         coordinator.secret,
-        local_address(host_of(child.coordinator)),
+        child.site.host,
         max_bytes=MAX_FRAME_BYTES,
         high_water=HIGH_WATER,
         encrypt=strategy.encrypt,
