@@ -52,10 +52,10 @@ class Membership:
         """Note a sign of life."""
         self._members[spec].last_seen = now
 
-    def forgive(self, seconds: float) -> None:
+    def forgive(self, seconds: float, now: float) -> None:
         """Do not count time in which the coordinator itself did not run."""
         for member in self.all():
-            member.last_seen += seconds
+            member.last_seen = min(member.last_seen + seconds, now)
 
     def of_agent(self, agent: int) -> list[Member]:
         """Return the roles that an agent has started, or will start."""

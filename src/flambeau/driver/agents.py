@@ -98,7 +98,7 @@ class Agents:
     def forgive(self, seconds: float) -> None:
         """Do not count time in which this process itself did not run."""
         for agent in self._present.values():
-            agent.last_seen += seconds
+            agent.last_seen = min(agent.last_seen + seconds, self._clock())
         self._absent = {agent: since + seconds for agent, since in self._absent.items()}
 
     def lose(self, agents: Iterable[int]) -> None:

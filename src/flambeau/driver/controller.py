@@ -224,7 +224,7 @@ class Controller:
         held_up, self._ticked = now - self._ticked, now
         if held_up > HELD_UP_SECONDS:
             self._job.agents.forgive(held_up)
-            self._job.members.forgive(held_up)
+            self._job.members.forgive(held_up, now)
         self._job.coordinator.tick(now)
         self._notice_signals(now)
         self._lost.notice()
@@ -232,10 +232,9 @@ class Controller:
         self._notice_stalls(now)
         self._notice_ends(now)
         self._start_what_is_due(now)
-        if self._job.phase is Phase.SETTLING and len(self._job.failures) == len(
-            self._job.members.all()
-        ):
-            self._job.deadline = now
+        everybody = len(self._job.failures) == len(self._job.members.all())
+        if self._job.phase is Phase.SETTLING and everybody:
+            self._job.deadline = now  # no better explanation will come
         if now >= self._job.deadline:
             self._job.deadline = math.inf
             self._job.trigger(Trigger.LATE)
