@@ -93,10 +93,11 @@ Payload = TrainingPayload | PredictorPayload | FunctionFiles | FunctionValue | S
 class Site(msgspec.Struct, frozen=True):
     """What an agent knows of the place where its roles run.
 
-    `host` is the address at which other machines reach its roles. `run_dir` is the run's directory there, or the agent's mirror of it; `initial` refers to what it
-    starts from as it is found there. The files with the rows of the job's data frames that are at
-    agent `home` have the descriptors `spooled`; `spools` are the rows of all agents' files, by
-    frame and agent, and `spooling` names the occasion on which they were written.
+    `host` is the address at which other machines reach its roles. `run_dir` is the run's directory
+    there, or the agent's mirror of it; `initial` refers to what it starts from as it is found
+    there. The files with the rows of the job's data frames that are at agent `home` have the
+    descriptors `spooled`; `spools` are the rows of all agents' files, by frame and agent, and
+    `spooling` names the occasion on which they were written.
     """
 
     run_dir: str = ""
