@@ -83,5 +83,5 @@ TABLE: dict[tuple[Phase, Trigger], Move] = {
 
 
 def move(phase: Phase, trigger: Trigger) -> Move:
-    """Return what a trigger leads to; most of those that a phase does not expect change nothing."""
+    """Return what a trigger leads to; one that a phase does not expect changes nothing."""
     return TABLE.get((phase, trigger), Move(Action.NOTHING, phase))
