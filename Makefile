@@ -1,11 +1,11 @@
 # Each target sets up what it needs, inside .venv; nothing is installed anywhere else, but for
-# Java when root runs the tests of Spark on a Debian without it.
+# Java and Slurm when root runs the tests on a Debian without them.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo check test java lint bench clean
+.PHONY: help setup demo check test java slurm lint bench clean
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Else each of the many processes of the tests would compile all that it imports.
@@ -21,6 +21,10 @@ USABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 JAVA := openjdk-17-jre-headless
 # An older Spark for some tests, in a folder that only they look into.
 SPARK35 := $(VENV)/spark-3.5/.installed
+
+SLURM := slurmctld slurmd slurm-client munge
+# Launchers of MPI for some tests, each in a folder of its own.
+MPI := $(VENV)/openmpi/.installed $(VENV)/mpich/.installed
 
 UNIT := tests/unit tests/architecture
 # Git keeps no empty folders, and pytest fails where it finds no test.
@@ -67,6 +71,19 @@ $(SPARK35): $(INSTALLED) tests/clusters/spark-3.5.txt
 	@$(PY) -m pip install --quiet --no-deps --target $(@D) -r tests/clusters/spark-3.5.txt
 	@touch $@
 
+$(MPI): $(INSTALLED) tests/clusters/mpi.txt
+	@echo 'Installing $(notdir $(@D)) into $(@D)'
+	@rm -rf $(@D)
+	@$(PY) -m pip install --quiet --no-deps --prefix $(@D) $$(grep '^$(notdir $(@D))==' tests/clusters/mpi.txt)
+	@touch $@
+
+slurm:
+	@command -v slurmctld >/dev/null || [ -x /usr/sbin/slurmctld ] || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		echo 'Installing Slurm for the tests of launchers' && apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(SLURM) >/dev/null; \
+	} || echo 'No Slurm, so no tests of it; to get it: apt-get install $(SLURM)'
+
 java:
 	@[ -x "$${JAVA_HOME:-/none}/bin/java" ] || command -v java >/dev/null || { \
 		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
@@ -74,7 +91,7 @@ java:
 		DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(JAVA) >/dev/null; \
 	} || echo 'No Java, so no tests of Spark; to get it: apt-get install $(JAVA)'
 
-test: lint java $(SPARK35) ## lint, then all tests: the fast ones first, then those that start processes
+test: lint java slurm $(SPARK35) $(MPI) ## lint, then all tests: the fast ones first, then those that start processes
 	$(PY) -m pytest -n auto --dist loadfile $(UNIT)
 	$(if $(REAL),$(PY) -m pytest -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder $(REAL))
 

@@ -32,7 +32,8 @@ def main() -> None:
 
 def ours(directory: Path) -> Side:
     """`fb.fit`, which pins its workers itself; the server has no core of its own."""
-    return Side(directory, [[sys.executable, str(HERE / "sides" / "flambeau_free.py"), WORKLOAD]])
+    script = str(HERE / "sides" / "flambeau_async.py")
+    return Side(directory, [[sys.executable, script, WORKLOAD, "none"]])
 
 
 def parse_options() -> argparse.Namespace:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import flambeau as fb
 from flambeau.checkpoint import RunDirectory
 from flambeau.data.loader import in_order
-from flambeau.driver.predict import predict_run
+from flambeau.driver.parts.predict import predict_run
 from flambeau.models.ctr.layers.fields import FieldEmbedding
 from flambeau.runs import open_data
 from flambeau.runs.prediction import PredictionOptions

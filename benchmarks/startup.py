@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from measure import interleave, report
@@ -40,9 +41,14 @@ def main() -> None:
 
 
 def train(folder: Path) -> float:
-    """Seconds from the command to the first progress, which the workers report after one step."""
+    """Seconds from the command to the end of the first step."""
+    command = [sys.executable, "-m", "flambeau", "train", str(folder / "job.yaml")]
+    return first_step_under(command, folder)
+
+
+def first_step_under(command: Sequence[str], folder: Path) -> float:
+    """Seconds from a command that trains to the first progress, reported after one step."""
     with tempfile.TemporaryDirectory(dir=folder) as run:
-        command = [sys.executable, "-m", "flambeau", "train", str(folder / "job.yaml")]
         started = time.time()
         subprocess.run([*command, "--run-dir", run], check=True, stdout=subprocess.DEVNULL)
         return first_progress(Path(run)) - started

@@ -1,16 +1,26 @@
 """What both sides of the all-reduce benchmark train: the same model, data and steps."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+import flambeau as fb
+from flambeau.clusters.attached.launchers import detected
 from flambeau.models import MLP, resnet18
 
 WORKERS = 2
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
+
+
+def cluster() -> fb.Local | fb.Attached | fb.Ray:
+    """Workers of this machine, or the processes of the launcher that has started this one."""
+    if os.environ.get("CLUSTER") == "ray":
+        return fb.Ray(WORKERS)
+    return fb.Local(WORKERS) if detected() is None else fb.Attached()
 
 
 @dataclass(frozen=True)

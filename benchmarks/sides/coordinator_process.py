@@ -18,7 +18,7 @@ from flambeau.coordination.protocol import CODEC, Messages
 from flambeau.coordination.round_messages import Commit
 from flambeau.coordination.task_messages import Assigned
 from flambeau.coordination.tasks import BATCHES_PER_TASK, Task
-from flambeau.driver.controller import Controller
+from flambeau.driver.control.controller import Controller
 from flambeau.driver.coordinators import RoundCoordinator, TrainingCoordinator
 from flambeau.driver.task_coordinator import TaskCoordinator
 from flambeau.driver.topology import Topology

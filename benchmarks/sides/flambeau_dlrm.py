@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import torch
 from dlrm import BATCH_ROWS, BOTTOM, DENSE, DIM, FIELDS, LEARNING_RATE, TIMED, TOP, WARM, WORKERS
 from dlrm import clicks as zipf_clicks
-from flambeau_free import EPOCHS, TakeTurns
+from flambeau_async import EPOCHS, TakeTurns
 from torch import Tensor
 
 import flambeau as fb

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from turns import Turn
-from workloads import LEARNING_RATE, MOMENTUM, WORKERS, WORKLOADS
+from workloads import LEARNING_RATE, MOMENTUM, WORKLOADS, cluster
 
 import flambeau as fb
 from flambeau.training.callbacks import TrainingView
@@ -49,7 +49,7 @@ def main(name: str, blocks: int, directory: Path) -> None:
         # Waiting for its turn is not a sign of trouble.
         recovery={"heartbeat_timeout": 600},
         callbacks=[TakeTurns(directory, workload.warm, workload.timed)],
-        cluster=fb.Local(WORKERS),
+        cluster=cluster(),
         run_dir=directory / "run",
     )
 

@@ -20,6 +20,7 @@ from flambeau.coordination.plans import StreamedPlan
 from flambeau.data.binding import Binder, Shape
 from flambeau.data.loader import StreamedLoader
 from flambeau.data.sources.parquet import ParquetSource
+from flambeau.inference.shorthands import expand
 
 BATCH_ROWS = 4096
 LARGE_ROWS = 16 * BATCH_ROWS
@@ -38,7 +39,7 @@ def flambeau_loader(path: str, *, shuffle: bool) -> Iterator[Tensors]:
     """Our loader, as one worker has it."""
     source = ParquetSource(path)
     binding = Binding(inputs={"dense": tuple(DENSE), "ids": tuple(IDS)}, label=LABEL)
-    binder = Binder(binding, forward, Shape(tuple(source.schema.names)))
+    binder = Binder(binding, forward, Shape(tuple(source.schema.names)), expand=expand)
     rows = tuple(shard.rows for shard in source.shards())
     plan = StreamedPlan(rows, BATCH_ROWS, workers=1, seed=0, shuffle=shuffle)
     loader = StreamedLoader(source, plan, 0, binder, None, Loading())

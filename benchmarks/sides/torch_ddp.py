@@ -1,6 +1,8 @@
 """The peer of the all-reduce benchmark: one process of a hand-written DDP training.
 
 torch_ddp.py WORKLOAD LOADER OPTIMIZER BLOCKS RANK CORE DIRECTORY
+
+With `env` for RANK and CORE, a launcher has set both.
 """
 
 import os
@@ -47,9 +49,9 @@ LOADERS = {"dataloader": dataloader_batches, "indexed": indexed_batches}
 def main(
     workload: Workload, loader: str, optimizer_kind: str, blocks: int, rank: int, directory: Path
 ) -> None:
-    dist.init_process_group(
-        "gloo", init_method=f"file://{directory}/rendezvous", rank=rank, world_size=WORKERS
-    )
+    by_file = f"file://{directory}/rendezvous"
+    method = "env://" if "MASTER_ADDR" in os.environ else by_file
+    dist.init_process_group("gloo", init_method=method, rank=rank, world_size=WORKERS)
     model = DistributedDataParallel(
         workload.build(), forward_sync_buffers=False, gradient_as_bucket_view=True
     )
@@ -74,5 +76,8 @@ def main(
 
 if __name__ == "__main__":
     name, loader, optimizer_kind, blocks, rank, core, directory = sys.argv[1:]
-    os.sched_setaffinity(0, {int(core)})
+    if core == "env":
+        rank = os.environ["RANK"]
+    else:
+        os.sched_setaffinity(0, {int(core)})
     main(WORKLOADS[name], loader, optimizer_kind, int(blocks), int(rank), Path(directory))

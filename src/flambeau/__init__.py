@@ -13,6 +13,7 @@ from flambeau.version import __version__
 
 _HOME = {
     "AllReduce": "flambeau.config",
+    "Attached": "flambeau.config",
     "Batch": "flambeau.data.batch",
     "Callback": "flambeau.training.callbacks",
     "Checkpoints": "flambeau.config",
@@ -22,20 +23,23 @@ _HOME = {
     "Local": "flambeau.config",
     "ParameterServer": "flambeau.config",
     "Predictor": "flambeau.runs.predictor",
+    "Ray": "flambeau.config",
     "Result": "flambeau.driver.result",
     "Schedule": "flambeau.config",
     "Spark": "flambeau.config",
     "columns": "flambeau.config",
+    "files": "flambeau.data.data_kinds",
     "fit": "flambeau.driver.fit",
     "optim": "flambeau.config",
     "run": "flambeau.driver.run",
 }
 
 #: Packages that are public as a whole.
-_PACKAGES = ("embeddings",)
+_PACKAGES = ("embeddings", "features")
 
 __all__ = [
     "AllReduce",
+    "Attached",
     "Batch",
     "Callback",
     "Checkpoints",
@@ -45,12 +49,15 @@ __all__ = [
     "Local",
     "ParameterServer",
     "Predictor",
+    "Ray",
     "Result",
     "Schedule",
     "Spark",
     "__version__",
     "columns",
     "embeddings",
+    "features",
+    "files",
     "fit",
     "optim",
     "run",

@@ -4,7 +4,8 @@
     ├── UserError (ValueError)       something to change in the call, the job file or the data
     │   ├── ConfigError              a setting: which one, its value, what would be right
     │   ├── DataError                a file, a column, a row
-    │   │   └── UntrustedError       a file that may hold code, which nobody allowed to run
+    │   │   ├── UntrustedError       a file that may hold code, which nobody allowed to run
+    │   │   └── NotSharedError       a folder that not all machines of a cluster see
     │   ├── ModelError               the model, its loss or its optimizer do not fit together
     │   │   └── NotATensorError (AttributeError)    bags of ids, used as a tensor
     │   ├── RunDirectoryError        a run directory that cannot be used as asked
@@ -39,6 +40,10 @@ class DataError(UserError):
 
 class UntrustedError(DataError):
     """A file that may run the code of whoever made it, without leave to do so."""
+
+
+class NotSharedError(DataError):
+    """A folder that machines of a cluster do not see, although they work in it."""
 
 
 class ModelError(UserError):

@@ -9,7 +9,16 @@ from source_tree import PACKAGE, FunctionNode, Rule, SourceFile, line_of, source
 MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 60
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc"}
-NAMED_BY_OTHERS = {"compat/sparktorch/util.py"}
+NAMED_BY_OTHERS = {
+    "compat/sparktorch/util.py",
+    "compat/horovod/common/__init__.py",
+    "compat/horovod/common/elastic.py",
+    "compat/horovod/common/exceptions.py",
+    "compat/horovod/common/process_sets.py",
+    "compat/horovod/common/util.py",
+}
+#: Horovod's settings are variables.
+SETTINGS_OF_OTHERS = {"compat/horovod/environment.py"}
 READ_THE_ENVIRONMENT = {"clusters", "roles", "driver", "cli"}
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb"}
 
@@ -22,7 +31,7 @@ def prints(file: SourceFile) -> Iterator[str]:
 
 
 def environment_settings(file: SourceFile) -> Iterator[str]:
-    if file.package in READ_THE_ENVIRONMENT:
+    if file.package in READ_THE_ENVIRONMENT or file.name in SETTINGS_OF_OTHERS:
         return
     for node in file.nodes:
         if _touches_environment(node):

@@ -76,7 +76,7 @@ def test_the_probe_sees_what_a_module_loads() -> None:
     [
         (strays, "data/spark.py", "import pyspark"),
         (strays, "driver/run.py", "def late():\n    from pyspark.sql import SparkSession"),
-        (strays, "clusters/spark.py", "import ray"),
+        (strays, "clusters/spark/cluster.py", "import ray"),
         (strays, "clusters/ray_engine/actors.py", "from pyspark import SparkContext"),
         (eager_torch, "clusters/agent.py", "import torch"),
         (eager_torch, "observe/tensorboard.py", "from torch.utils import tensorboard"),
@@ -92,9 +92,9 @@ def test_a_stray_import_is_found(rule: Rule, name: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "name", "source"),
     [
-        (strays, "clusters/spark.py", "import pyspark"),
+        (strays, "clusters/spark/cluster.py", "import pyspark"),
         (strays, "features/engines/spark.py", "from pyspark.sql import functions"),
-        (strays, "clusters/ray.py", "import ray"),
+        (strays, "clusters/ray/cluster.py", "import ray"),
         (strays, "driver/run.py", "from flambeau.clusters import ray"),
         (eager_torch, "data/batch.py", "import torch"),
         (eager_torch, "cli/train.py", "def late():\n    import torch"),

@@ -1,10 +1,12 @@
 """Tests of this tier start real clusters; none of them may leave anything behind."""
 
+import logging
 import os
 import shutil
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+import ray_nodes
 from lacking import missing
 
 from shared_memory import shared, still_shared
@@ -171,6 +174,32 @@ def spark_35(spark_folder: Path) -> Path:
     return SPARK_35
 
 
+@pytest.fixture(scope="session")
+def two_rays(temporary: Path) -> Iterator[ray_nodes.Nodes]:
+    """A real Ray of two nodes, with two cores each."""
+    with ray_nodes.running() as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def joined(two_rays: ray_nodes.Nodes) -> Iterator[ray_nodes.Nodes]:
+    """The same, of which this process is a program."""
+    import ray.data
+    from ray._private.authentication_test_utils import reset_auth_token_state
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own settings are deprecated
+        ray.data.DataContext.get_current().enable_progress_bars = False
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in two_rays.environment.items():
+            patch.setenv(name, value)
+        reset_auth_token_state()  # which was read when Ray was imported
+        ray.init(two_rays.address, logging_level=logging.ERROR, log_to_driver=False)
+        yield two_rays
+        ray.shutdown()
+    reset_auth_token_state()
+
+
 def _flambeau_processes(temporary: Path) -> dict[int, str]:
     """Live processes of ours that tests have started on executors."""
     found = {}
@@ -205,6 +234,12 @@ def _still_running(temporary: Path, *, but_fork_servers: bool) -> dict[int, str]
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.1)  # what Spark has killed takes its children along, a moment later
+
+
+@pytest.fixture
+def still_running(temporary: Path) -> Callable[[], dict[int, str]]:
+    """Gives the processes of ours that do not end by themselves within a while."""
+    return lambda: _still_running(temporary, but_fork_servers=False)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import flambeau as fb
-from flambeau.clusters.spark import make_task, raise_mistake
+from flambeau.clusters.spark.cluster import make_task, raise_mistake
 from flambeau.errors import (
     ConfigError,
     DataError,

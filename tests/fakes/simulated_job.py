@@ -25,11 +25,11 @@ from flambeau.coordination.protocol import (
     Stop,
 )
 from flambeau.coordination.roles import Role, RoleSpec
-from flambeau.driver.controller import Controller
+from flambeau.driver.control.controller import Controller
+from flambeau.driver.control.phases import Phase
+from flambeau.driver.control.starting_points import StartingPoint, StartingPoints
 from flambeau.driver.coordinators import PassiveCoordinator, TrainingCoordinator
 from flambeau.driver.outcome import Outcome
-from flambeau.driver.phases import Phase
-from flambeau.driver.starting_points import StartingPoint, StartingPoints
 from flambeau.driver.topology import Topology
 from flambeau.messaging import Envelope
 from flambeau.observe import Event, Observer

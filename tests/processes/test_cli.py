@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import threading
 from pathlib import Path
 
@@ -270,6 +271,28 @@ def test_run_ends_like_the_first_process_that_fails(work: Path) -> None:
     flambeau(work, "run", "-n", "2", "script.py", code=7)
 
 
+def test_run_starts_all_again_after_a_failure(work: Path) -> None:
+    script = """\
+        import os, sys
+        print("start", os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"])
+        sys.exit(int(os.environ["TORCHELASTIC_RESTART_COUNT"]) < 1)
+        """
+    (work / "script.py").write_text(textwrap.dedent(script))
+    shown = flambeau(work, "run", "-n", "2", "--max-restarts", "1", "script.py").stderr
+    for rank in range(2):
+        for start in range(2):
+            assert f"start {rank} {start}" in shown
+
+
+def test_run_starts_other_programs_and_writes_files(work: Path) -> None:
+    command = ["sh", "-c", "echo $RANK of $WORLD_SIZE on $NODE_RANK; exit $((RANK * 4))"]
+    shown = flambeau(work, "run", "-n", "2", "--logs", "logs", "--", *command, code=4).stderr
+    assert shown.rstrip().endswith("worker 1 exited with code 4")
+    assert (work / "logs" / "rank-0.log").read_text() == "0 of 2 on 0\n"
+    assert (work / "logs" / "rank-1.log").read_text() == "1 of 2 on 0\n"
+    flambeau(work, "run", "there-is-no-such-program", code=2)
+
+
 def test_doctor_finds_this_machine_usable(work: Path) -> None:
     assert "torch" in flambeau(work, "doctor").stdout
 
@@ -349,8 +372,9 @@ def test_an_examples_script_runs(tmp_path: Path, example: str) -> None:
 
 
 def test_every_example_is_tested() -> None:
-    # tests/unit/job/test_serving_example.py, test_daily_example.py, tests/clusters/test_spark*.py
-    elsewhere = {"serving", "daily", "spark", "sparktorch"}
+    # tests/unit/runs/test_serving_example.py, test_daily_example.py, test_criteo.py,
+    # tests/clusters/test_spark*.py
+    elsewhere = {"serving", "daily", "criteo", "spark", "sparktorch"}
     assert set(EXAMPLE_DATA) | elsewhere == {
         path.name for path in EXAMPLES.iterdir() if path.is_dir()
     }

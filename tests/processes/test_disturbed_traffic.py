@@ -11,7 +11,7 @@ from toy import QUIET, SparseNet, assert_same_tables, assert_same_weights, make_
 from zmtp_proxy import ZmtpProxy
 
 import flambeau as fb
-from flambeau.driver.generation import Generation
+from flambeau.driver.control.generation import Generation
 
 FAULTS: dict[str, Any] = {"drop": 0.01, "duplicate": 0.1, "delay": (0.0, 0.01), "cut": 0.02}
 

@@ -19,6 +19,7 @@ from flambeau.errors import WorkerLostError
 
 SGD = fb.optim("sgd", lr=0.1, momentum=0.9)
 ADAMW = fb.optim("adamw", lr=0.01, weight_decay=0.1)
+LAMB = fb.optim("lamb", lr=0.05, weight_decay=0.1)
 
 
 def fit(model: Any, run_dir: Path, **changes: Any) -> Any:
@@ -34,7 +35,7 @@ def fit(model: Any, run_dir: Path, **changes: Any) -> Any:
     return fb.fit(model, **arguments)
 
 
-@pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["momentum", "adamw"])
+@pytest.mark.parametrize("optimizer", [SGD, ADAMW, LAMB], ids=["momentum", "adamw", "lamb"])
 def test_three_workers_equal_one_with_the_threefold_batch(tmp_path: Path, optimizer: Any) -> None:
     # 101 rows: the last step has 5 rows, so two workers have 2 and one has 1.
     many = fit(Net(), tmp_path / "many", cluster=fb.Local(3), batch_size=8, optimizer=optimizer)
@@ -108,10 +109,20 @@ def test_first_weights_and_buffers_are_the_same_everywhere(tmp_path: Path) -> No
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_killed_run_goes_on_bit_by_bit_on_one_worker(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "optimizer", "precision"),
+    [(1, ADAMW, "fp32"), (2, ADAMW, "fp32"), (3, LAMB, "fp32"), (4, LAMB, "bf16")],
+)
+def test_a_killed_run_goes_on_bit_by_bit_on_one_worker(
+    tmp_path: Path, seed: int, optimizer: Any, precision: str
+) -> None:
     step = random.Random(seed).randrange(2, 35)
-    options = {"batch_size": 8, "checkpoints": {"every_steps": 5}, "optimizer": ADAMW}
+    options = {
+        "batch_size": 8,
+        "checkpoints": {"every_steps": 5},
+        "optimizer": optimizer,
+        "compute": {"precision": precision},
+    }
     with pytest.raises(WorkerLostError, match="SIGKILL"):
         fit(DropoutNet(), tmp_path / "cut", callbacks=[Strike(0, step, "kill")], **options)
     resumed = fit(DropoutNet(), tmp_path / "cut", **options)

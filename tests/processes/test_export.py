@@ -23,7 +23,7 @@ from small_runs import (
 import flambeau as fb
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import Binding
-from flambeau.driver.predict import predict_run
+from flambeau.driver.parts.predict import predict_run
 from flambeau.errors import CheckpointError, ConfigError, DataError, ModelError
 from flambeau.inference.export import ExportOptions
 from flambeau.runs.run_export import export_run

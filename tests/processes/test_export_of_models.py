@@ -9,7 +9,7 @@ from small_runs import clicks, write_zoo_run
 
 import flambeau as fb
 from flambeau.config import Binding
-from flambeau.driver.predict import predict_run
+from flambeau.driver.parts.predict import predict_run
 from flambeau.inference.export import ExportOptions
 from flambeau.models.ctr import FIELD_MODELS
 from flambeau.runs.run_export import export_run
@@ -23,11 +23,12 @@ TASKS: dict[str, Any] = {
 }
 
 
-def gives_the_same(run: Any, out: Path) -> None:
+def gives_the_same(run: Any, out: Path, inside_mb: float = 0, format: str = "pt2") -> None:
     settings = read_settings(run)
     expected = predict_run(run, settings, "latest", settings.train, None)
-    export_run(run, settings, "latest", out, ExportOptions(inside_mb=0))
-    found = fb.Predictor.load(out).predict(clicks())
+    export_run(run, settings, "latest", out, ExportOptions(format, inside_mb=inside_mb))
+    trust = format not in ("pt2", "onnx")
+    found = fb.Predictor.load(out, trust=trust).predict(clicks())
     scores = [name for name in expected.column_names if "probability" in name] or ["prediction"]
     for name in scores:
         ours, theirs = (np.array(table[name].to_pylist()) for table in (found, expected))
@@ -38,6 +39,31 @@ def gives_the_same(run: Any, out: Path) -> None:
 @pytest.mark.parametrize("name", FIELD_MODELS)
 def test_models_with_fields(tmp_path: Path, name: str) -> None:
     run = write_zoo_run(tmp_path, name, SHAPE, binding=Binding(**FIELDS), loss="bce")
+    gives_the_same(run, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", FIELD_MODELS)
+@pytest.mark.parametrize("inside_mb", [0, 64])
+def test_models_with_dense_fields(tmp_path: Path, name: str, inside_mb: int) -> None:
+    shape = {**SHAPE, "sizes": [10**6, 30, 10**6], "dense_below": 100}
+    columns = {"ids": ("item", "C2", "C3"), "dense": ("I1", "I2")}
+    run = write_zoo_run(tmp_path, name, shape, binding=Binding(inputs=columns), loss="bce")
+    gives_the_same(run, tmp_path / "out", inside_mb)
+
+
+@pytest.mark.parametrize("format", ["onnx", "torchscript", "torch"])
+@pytest.mark.parametrize("inside_mb", [0, 64])
+def test_dense_fields_in_every_format(tmp_path: Path, format: str, inside_mb: int) -> None:
+    shape = {**SHAPE, "sizes": {"item": 30, "C2": 30, "C3": 10**6}, "dense_below": 100}
+    columns = {"ids": ("item", "C2", "C3"), "dense": ("I1", "I2")}
+    run = write_zoo_run(tmp_path, "deepfm", shape, binding=Binding(inputs=columns), loss="bce")
+    gives_the_same(run, tmp_path / "out", inside_mb, format)
+
+
+def test_a_model_whose_fields_are_all_dense(tmp_path: Path) -> None:
+    shape = {"fields": 2, "dense": 2, "sizes": [30, 30], "dense_below": 100}
+    columns = {"ids": ("item", "C2"), "dense": ("I1", "I2")}
+    run = write_zoo_run(tmp_path, "dlrm", shape, binding=Binding(inputs=columns), loss="bce")
     gives_the_same(run, tmp_path / "out")
 
 

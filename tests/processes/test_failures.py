@@ -190,6 +190,10 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     driver.send_signal(signal.SIGINT)
     driver.communicate(timeout=15)
     assert driver.returncode != 0
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    last = [e for e in events(tmp_path / "run") if e["kind"] in ("job_start", "progress")][-1]
+    assert report["step"] == last.get("step", 0)
+    assert report["rows"]["applied"] == report["rows"]["read"] == last.get("rows", 0)
 
 
 def test_workers_that_do_not_stop_in_time_are_ended(tmp_path: Path) -> None:

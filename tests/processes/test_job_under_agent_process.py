@@ -15,7 +15,7 @@ from flambeau.clusters.child_process import write_message
 from flambeau.config import Recovery
 from flambeau.coordination.payloads import FunctionValue
 from flambeau.coordination.roles import Role
-from flambeau.driver.controller import Controller
+from flambeau.driver.control.controller import Controller
 from flambeau.driver.launching import CHILD_MODULE
 from flambeau.driver.topology import Topology
 from flambeau.observe import display

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from toy import QUIET, SparseNet, assert_same_tables, assert_same_weights, make_clicks
-from violence import random_violence
+from violence import KillAll, random_violence
 
 import flambeau as fb
 
@@ -56,3 +56,17 @@ def test_a_job_survives_kills(seed: int, undisturbed: Any, tmp_path: Path) -> No
     else:
         # At most the five updates since the last checkpoint are lost.
         assert result.metrics["loss"] < undisturbed.metrics["loss"] + 0.1
+
+
+def test_all_roles_that_are_lost_at_once_are_one_restart_and_lose_rows(tmp_path: Path) -> None:
+    # With a bound on staleness, workers report each step at once.
+    saving = {"every_steps": None, "every_epochs": None}
+    changes = {"checkpoints": saving, "recovery": {"max_restarts": 1}}
+    report = train(tmp_path / "run", "bounded", KillAll(30), **changes).report
+    assert report["restarts"] == 1
+    rows, lost = report["rows"], report["updates_lost"]
+    assert lost > 0
+    assert rows["lost"] == 8 * lost
+    assert rows["applied"] + rows["lost"] == 4 * 160
+    for server in report["servers"].values():
+        assert server["version"] + lost == report["step"] == 80

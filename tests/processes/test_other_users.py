@@ -29,7 +29,7 @@ DRIVER = f"""
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 import flambeau as fb
-from flambeau.driver import controller
+from flambeau.driver.control import controller
 from toy import Slow, SparseNet, make_clicks
 
 controller.new_secret = lambda: {SECRET!r}

@@ -31,6 +31,7 @@ from flambeau.errors import ModelError
 OPTIMIZERS = {
     "sgd": (fb.optim("sgd", lr=0.1, momentum=0.9), fb.optim("momentum", lr=0.1)),
     "adam": (fb.optim("adam", lr=0.01), fb.optim("adagrad", lr=0.1)),
+    "lamb": (fb.optim("lamb", lr=0.05), fb.optim("sgd", lr=0.5)),
 }
 
 #: Trains in one process, without servers; each kind of training once for all tests.
@@ -133,6 +134,28 @@ def test_hybrid_trains_dense_weights_among_workers_and_tables_on_servers(
         assert_same_tables(alone(24), result)
     assert result.report["rows"]["applied"] == 303
     assert rows_of(result)["item"]
+
+
+def test_lamb_and_sgd_at_rates_of_their_own_equal_one_process_and_resume(tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "kind": "lamb",
+        "schedule": fb.Schedule(kind="polynomial", warmup=3, start=5, steps=6, end=0.1),
+    }
+    hybrid = fb.Hybrid(servers=2, consistency="synchronous")
+    one = train_sparse(tmp_path / "one", fb.AllReduce(), 1, 24, **options)
+    several = train_sparse(tmp_path / "hybrid", hybrid, 2, 12, **options)
+    assert_same_weights(one, several)
+    assert_same_tables(one, several)
+    train_sparse(tmp_path / "cut", hybrid, 2, 12, **options, max_steps=7)
+    resumed = train_sparse(tmp_path / "cut", hybrid, 2, 12, **options)
+    assert_same_weights(several, resumed)
+    assert_same_tables(several, resumed)
+    slower = fb.optim("sgd", lr=0.25)
+    other = train_sparse(
+        tmp_path / "slower", fb.AllReduce(), 1, 24, **options, table_optimizer=slower
+    )
+    first, second = (rows_of(run)["user"] for run in (one, other))
+    assert any(abs(first[key] - second[key]).max() > 1e-3 for key in first)
 
 
 def test_asynchronous_workers_train_every_row_once_and_learn(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from toy import QUIET, Net, SparseNet, make_clicks
 
 import flambeau as fb
 from flambeau.checkpoint import RunDirectory
-from flambeau.driver import part_job
-from flambeau.driver.predict import predict_run
+from flambeau.clusters.process_starter import FORK_SERVER_MODULE
+from flambeau.driver.parts import part_job
+from flambeau.driver.parts.predict import predict_run
 from flambeau.errors import ConfigError, DataError, WorkerLostError
 from flambeau.runs.prediction import PredictionOptions
 from flambeau.runs.trained_run import read_settings
@@ -103,10 +104,18 @@ def _wait_until_quiet(out: Path) -> None:
         threading.Event().wait(0.3)
 
 
-def forked() -> list[int]:
+def forked() -> list[psutil.Process]:
     """The processes that fork servers of this process have forked."""
-    fork_servers = psutil.Process().children()
-    return [each.pid for fork_server in fork_servers for each in fork_server.children()]
+    children = psutil.Process().children()  # other tests' engines, too
+    # One of an earlier test may have ended since, of which nothing but its number is left.
+    alive = [each for each in children if each.status() != psutil.STATUS_ZOMBIE]
+    fork_servers = [each for each in alive if FORK_SERVER_MODULE in each.cmdline()]
+    return [each for fork_server in fork_servers for each in fork_server.children()]
+
+
+def still_forked() -> list[psutil.Process]:
+    """Those that do not end by themselves: what was killed takes a moment on a busy machine."""
+    return list(psutil.wait_procs(forked(), timeout=5)[1])
 
 
 def test_the_part_of_a_killed_process_is_predicted_by_another_one(
@@ -116,13 +125,13 @@ def test_the_part_of_a_killed_process_is_predicted_by_another_one(
     before = sorted(result.run_dir.rglob("*"))
     events = (result.run_dir / "events.jsonl").read_bytes()
     counts: list[int] = []
-    killed: list[int] = []
+    killed: list[psutil.Process] = []
 
     def on_rows(rows: int) -> None:
         counts.append(rows)
         if rows and not killed:
             killed.append(forked()[0])
-            os.kill(killed[0], signal.SIGKILL)
+            killed[0].kill()
 
     run, data = RunDirectory(result.run_dir), str(folder / "clicks.parquet")
     options = PredictionOptions(workers=2, batch_size=1, part_rows=10)
@@ -144,8 +153,8 @@ def test_more_lost_processes_than_may_be_replaced_are_an_error(
     monkeypatch.setattr(part_job, "RESTARTS", 0)
 
     def on_rows(rows: int) -> None:
-        for pid in forked() if rows else ():
-            os.kill(pid, signal.SIGKILL)
+        for process in forked() if rows else ():
+            process.kill()
 
     run, data = RunDirectory(result.run_dir), str(folder / "clicks.parquet")
     options = PredictionOptions(workers=2, batch_size=1, part_rows=10)
@@ -165,7 +174,7 @@ def test_ctrl_c_ends_everything_and_the_same_call_resumes(trained: Any, tmp_path
 
     with pytest.raises(KeyboardInterrupt):
         predict_run(run, settings, "latest", data, out, options, interrupt)
-    assert not forked()
+    assert not still_forked()
     assert parts(out) < 40
     options = PredictionOptions(workers=1, part_rows=10)
     assert predict_run(run, settings, "latest", data, out, options) == 400

@@ -65,6 +65,21 @@ class Kill(Callback):
         Channel.send = send_and_die  # type: ignore[method-assign]
 
 
+class KillAll(Callback):
+    """On worker 0, after `step` of its own steps: kills the fork server, and so all roles."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self._steps = 0
+
+    def on_step_end(self, view: TrainingView) -> None:
+        self._steps += 1
+        mark = Path(view.run_dir) / "struck"
+        if view.rank == 0 and self._steps == self.step and not mark.exists():
+            mark.touch()
+            os.kill(os.getppid(), signal.SIGKILL)
+
+
 def random_violence(seed: int, steps: int) -> tuple[str, Kill]:
     """What happens in repetition `seed`: every consistency and every victim has its turn."""
     rng = random.Random(seed)

@@ -27,7 +27,7 @@ def step_directories(run: RunDirectory) -> list[Path]:
     if not run.checkpoints.is_dir():
         return []
     found = [path for path in run.checkpoints.iterdir() if _STEP.fullmatch(path.name)]
-    return sorted(found, key=_step)
+    return sorted(found, key=step_of)
 
 
 def checkpoints(run: RunDirectory) -> list[Path]:
@@ -121,7 +121,8 @@ def parse_reference(reference: str) -> tuple[Path, str]:
     return path, "latest" if best(RunDirectory(path)) is None else "best"
 
 
-def _step(path: Path) -> int:
+def step_of(path: Path) -> int:
+    """Return the step in the name of a checkpoint's directory."""
     return int(path.name.removeprefix("step-"))
 
 
@@ -136,7 +137,7 @@ def _wanted_step(run: RunDirectory, which: str) -> int:
         if damaged:
             raise CheckpointError(f"{run.path} has no sound checkpoint: {'; '.join(damaged)}")
         raise CheckpointError(f"{run.path} has no {which} checkpoint yet; train it first")
-    if not pointer["step"] and not any(_step(path) for path in checkpoints(run)):
+    if not pointer["step"] and not any(step_of(path) for path in checkpoints(run)):
         raise CheckpointError(
             f"{run.path} has trained nothing: its only checkpoint is that of its beginning; train "
             "first (step-0 if untrained weights are wanted)"
@@ -146,7 +147,7 @@ def _wanted_step(run: RunDirectory, which: str) -> int:
 
 def _warn_of_skipped(run: RunDirectory, which: str, used: Path) -> None:
     if which == "latest" or (which == "best" and _read_pointer(run.best, _as_best) is None):
-        newer = [path for path in step_directories(run) if _step(path) > _step(used)]
+        newer = [path for path in step_directories(run) if step_of(path) > step_of(used)]
         for skipped in filter(None, map(damage, newer)):
             text = f"{skipped}. It is skipped; {used.name} is used as the {which} checkpoint"
             warnings.warn(text, stacklevel=3)

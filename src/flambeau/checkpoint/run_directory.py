@@ -1,5 +1,6 @@
 """The directory of one run: what is where, who may use it, and whether it goes on from before."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -22,6 +23,11 @@ MAY_CHANGE = ", ".join(name for name in CHANGEABLE if "*" not in name)
 
 #: A name that no folder of a user's has: what a killed driver left there is removed.
 SHARED = ".flambeau-shared"
+#: Where a pipeline is fitted before the job begins.
+FITTING = ".flambeau-fit"
+
+#: What only the disk can refuse, whether or not the error names the file.
+_OF_A_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
 
 Resume = Literal["auto", "always", "never"]
 
@@ -65,7 +71,7 @@ class RunDirectory:
 
     def trained_with(self) -> Mapping[str, Any] | None:
         """The settings of the run that is here; None if there is none that has trained."""
-        return self._saved() if self.job_file.exists() and self._has_trained() else None
+        return self._saved() if self.job_file.exists() and self.has_trained() else None
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -108,12 +114,12 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"{self.path} holds run {self.path.name!r}; choose another run_dir or resume it"
             )
-        if not self._has_trained():
+        if not self.has_trained():
             return False  # nothing is lost by starting otherwise
         self._require_same(settings)
         return True
 
-    def _has_trained(self) -> bool:
+    def has_trained(self) -> bool:
         """Return whether there is a checkpoint besides that of the start, which servers need."""
         saved = self.checkpoints.glob(f"step-*/{MANIFEST}")
         return any(path.parent.name.rstrip("0") != "step-" for path in saved)
@@ -191,17 +197,32 @@ def _is_ours(entry: Path) -> bool:
     """Whether a process of ours, perhaps one that was killed, leaves this before job.yaml."""
     if entry.name in ("code", "tensorboard", "checkpoints") and entry.is_dir():
         return (entry / "index.json").exists() or not any(entry.iterdir())
-    return entry.name in (".lock", SHARED) or (entry.name[0] == "." and entry.suffix == TEMPORARY)
+    return entry.name in (".lock", SHARED, FITTING) or (
+        entry.name[0] == "." and entry.suffix == TEMPORARY
+    )
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Errors of the operating system as what they mean for a run directory."""
+def explained(path: Path, *, own_files: bool = False) -> Iterator[None]:
+    """Explain errors of the operating system as what they mean for a run directory.
+
+    `own_files`: only those of its files; others, such as a cluster's, are raised as they are.
+    """
     try:
         yield
     except OSError as error:
+        if own_files and not _is_about(error, path):
+            raise
         reason = file_reason(error.errno, elsewhere="choose another run_dir") or str(error)
         raise RunDirectoryError(f"cannot use {path} as a run directory: {reason}") from error
+
+
+def _is_about(error: OSError, path: Path) -> bool:
+    """Return whether an error is about a file in a directory; one of a disk may name no file."""
+    if not isinstance(error.filename, str | bytes | Path):
+        return error.errno in _OF_A_DISK
+    name = os.path.realpath(os.fsdecode(error.filename))
+    return Path(name).is_relative_to(os.path.realpath(path))
 
 
 def _acquire(path: Path) -> int:

@@ -6,13 +6,16 @@ import typer
 from typer.core import TyperGroup
 
 from flambeau.cli.angel import angel
+from flambeau.cli.criteo.command import criteo
 from flambeau.cli.demo import demo
 from flambeau.cli.doctor_command import doctor
 from flambeau.cli.evaluate import evaluate
 from flambeau.cli.export import export
 from flambeau.cli.failures import as_exit_codes
 from flambeau.cli.generate import generate
+from flambeau.cli.horovodrun import horovodrun
 from flambeau.cli.predict import predict
+from flambeau.cli.prepare import prepare
 from flambeau.cli.run import run
 from flambeau.cli.tables import tables
 from flambeau.cli.train import train
@@ -54,9 +57,11 @@ def flambeau(
     """
 
 
+app.command()(prepare)
 app.command()(train)
 # What comes after the script is the script's, also if it looks like an option of ours.
 app.command(context_settings={"allow_interspersed_args": False})(run)
+app.command(context_settings={"allow_interspersed_args": False})(horovodrun)
 app.command()(evaluate)
 app.command()(predict)
 app.command()(export)
@@ -67,4 +72,5 @@ app.command()(doctor)
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
     angel
 )
+app.command()(criteo)
 app.command()(demo)

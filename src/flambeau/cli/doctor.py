@@ -16,6 +16,7 @@ from typing import final
 from rich.console import Console
 from rich.table import Table
 
+from flambeau.clusters.attached.launchers import detected
 from flambeau.config.plural import number_of
 from flambeau.kernels.cores import usable_cores
 
@@ -39,7 +40,8 @@ def report(timeout: float = 10.0) -> list[Check]:
     Each external program is given `timeout` seconds to answer.
     """
     here = [_python(), _torch(), _cores(), _memory(), _network(), _folder()]
-    return [*here, _package("pyspark", "Spark", "spark"), _java(timeout)]
+    engines = [_package("pyspark", "Spark", "spark"), _java(timeout), _package("ray", "Ray", "ray")]
+    return [*here, *engines, _launcher()]
 
 
 def show(checks: list[Check], console: Console) -> None:
@@ -205,6 +207,17 @@ def _java(timeout: float) -> Check:
     if check.ok and major is not None and int(major[1]) < 17:
         return Check("Java", False, f"{check.detail}; Spark 4 needs 17", remedy)
     return check
+
+
+def _launcher() -> Check:
+    """Who has started this process, and who could start several."""
+    found = detected()
+    if found is not None:
+        return Check("launcher", True, f"{found.launcher}: rank {found.rank} of {found.size}")
+    commands = ("srun", "mpirun", "mpiexec", "torchrun", "flux", "jsrun", "aprun")
+    there = [name for name in commands if shutil.which(name) is not None]
+    remedy = None if there else "load a module of your machine, or use torchrun, which torch has"
+    return Check("launcher", bool(there), ", ".join(there) or "none in PATH", remedy)
 
 
 def _ask(

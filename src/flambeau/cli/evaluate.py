@@ -5,7 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
-from flambeau.cli.given import FormatOption, OptionsOption, RunArgument, open_run, parse_data
+from flambeau.cli.given import (
+    ClusterOption,
+    FormatOption,
+    OptionsOption,
+    RunArgument,
+    is_driver,
+    open_run,
+    parse_cluster,
+    parse_data,
+)
 from flambeau.config.plural import number_of
 from flambeau.errors import ConfigError
 
@@ -25,15 +34,17 @@ def evaluate(
         bool, typer.Option("--follow", help="Evaluate each checkpoint as it comes.")
     ] = False,
     workers: Annotated[
-        int, typer.Option(help="Processes that share the data, with the same result.")
-    ] = 1,
+        int | None,
+        typer.Option(help="Processes that share the data, with the same result; 1 unless given."),
+    ] = None,
+    cluster: ClusterOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     format: FormatOption = None,
     option: OptionsOption = None,
 ) -> None:
     """Evaluate a checkpoint of a run, by default its best, on this machine."""
-    if follow and workers > 1:
-        raise ConfigError("--follow evaluates in one process; leave out --workers")
+    if follow and ((workers or 1) > 1 or cluster is not None):
+        raise ConfigError("--follow evaluates in one process; leave out --workers and --cluster")
     if follow:
         from flambeau.checkpoint import parse_reference
         from flambeau.cli.follow import wait_for_run
@@ -48,10 +59,13 @@ def evaluate(
         follow_run(directory, settings, given, names if metric else None)
         return
     from flambeau.checkpoint import resolve
-    from flambeau.driver.evaluate import evaluate_run
+    from flambeau.driver.parts.evaluate import evaluate_run
 
     checkpoint = resolve(directory, which).name
-    scores = evaluate_run(directory, settings, checkpoint, given, names, workers)
+    where = parse_cluster(cluster, workers)
+    scores = evaluate_run(directory, settings, checkpoint, given, names, workers, where)
+    if not is_driver(where):
+        return
     found = {"run": str(directory.path), "checkpoint": checkpoint, "rows": scores.rows}
     show(found, scores.metrics, as_json=as_json)
 

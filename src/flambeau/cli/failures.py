@@ -23,7 +23,7 @@ from flambeau.errors import (
 def as_exit_codes() -> Iterator[None]:
     """Ends the command when something ends it; other exceptions are ours, and keep their trace."""
     try:
-        with warnings.catch_warnings():
+        with _in_one_line(), warnings.catch_warnings():
             warnings.showwarning = _say_warning
             yield
     except (UserError, CheckpointError, MessagingError) as error:
@@ -45,6 +45,21 @@ def as_exit_codes() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def _in_one_line() -> Iterator[None]:
+    """Shows one line of an error that another process of the job shows."""
+    try:
+        yield
+    except BaseException as error:
+        told = getattr(error, "told_by_rank_0", None)
+        if told is None or isinstance(error, SystemExit):
+            raise
+        told.end(error)
+        user_error = isinstance(error, UserError | CheckpointError | MessagingError)
+        interrupted = isinstance(error, KeyboardInterrupt)
+        raise typer.Exit(130 if interrupted else 2 if user_error else 1) from None
 
 
 def _say_warning(message: Warning | str, *_: object, **__: object) -> None:

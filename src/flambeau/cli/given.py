@@ -2,13 +2,25 @@
 
 import os
 import sys
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from flambeau.checkpoint import RunDirectory
-    from flambeau.config import DatasetData, FileData, JobSettings
+    from flambeau.config import Cluster, DatasetData, FileData, JobSettings
+
+
+class ClusterName(StrEnum):
+    """The clusters that need no settings."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+    RAY = "ray"
+    ATTACHED = "attached"
+
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN[@best|@latest|@step-N]", help="A run directory.")
@@ -21,6 +33,51 @@ OptionsOption = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="key=value", help="An option of the format: split=test."),
 ]
+
+
+ClusterOption = Annotated[
+    ClusterName | None,
+    typer.Option(
+        help="Where processes run; by default here, or in all processes that a launcher such as "
+        "srun, mpirun or torchrun has started.",
+        show_default=False,
+    ),
+]
+
+
+def parse_cluster(name: ClusterName | None, workers: int | None = None) -> "Cluster | None":
+    """Return the cluster that a name on the command line stands for."""
+    from flambeau.config import Attached, Local, Ray, Spark
+
+    if name is None:
+        return None
+    if name is ClusterName.ATTACHED:
+        return Attached()
+    kinds = {ClusterName.LOCAL: Local, ClusterName.SPARK: Spark, ClusterName.RAY: Ray}
+    return kinds[name](workers or 1)
+
+
+def is_driver(cluster: "Cluster | None") -> bool:
+    """Return whether this process shows what a job on this cluster has to say.
+
+    Of all processes of a launcher, that is the first.
+    """
+    from flambeau.clusters.attached.launchers import identity_of
+    from flambeau.config import Attached
+    from flambeau.driver.topology import cluster_of
+
+    where = cluster_of(cluster)
+    return not isinstance(where, Attached) or identity_of(where).rank == 0
+
+
+def is_export_place(place: Path) -> bool:
+    """Return whether a folder is an export, or holds exports, and no run."""
+    from flambeau.checkpoint import RunDirectory
+    from flambeau.inference.export_description import is_export
+
+    if not place.is_dir() or RunDirectory(place).job_file.is_file():
+        return False
+    return is_export(place) or any(is_export(each) for each in place.iterdir() if each.is_dir())
 
 
 def open_run(reference: str) -> tuple["RunDirectory", "JobSettings", str]:
@@ -46,7 +103,8 @@ def parse_data(text: str, format: str | None, options: list[str]) -> "FileData |
 
     values: dict[str, Any] = {}
     override(values, options)
+    share = values.pop("share", None)
     form = data_form({"path": text, "options": values})
     if "code" in form:
         return DatasetData.parse(form)
-    return FileData.parse({**form, "format": format})
+    return FileData.parse({**form, "format": format, "share": share})

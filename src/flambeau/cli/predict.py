@@ -3,21 +3,34 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from flambeau.cli.given import FormatOption, OptionsOption, RunArgument, open_run, parse_data
+from flambeau.cli.given import (
+    ClusterOption,
+    FormatOption,
+    OptionsOption,
+    is_driver,
+    is_export_place,
+    open_run,
+    parse_cluster,
+    parse_data,
+)
 from flambeau.config.plural import number_of
 
 
 def predict(
-    run: RunArgument,
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN[@best]|EXPORT", help="A run directory, or an export of one."),
+    ],
     data: Annotated[str, typer.Argument(help="A path, a URL, a glob or module:function.")],
     out: Annotated[Path, typer.Option(help="Where to: a folder, or a .parquet or .csv file.")],
     workers: Annotated[
         int | None, typer.Option(help="Processes that fill a folder; by default one for each core.")
     ] = None,
+    cluster: ClusterOption = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Rows of a batch; by default as in evaluation.")
     ] = None,
@@ -26,22 +39,45 @@ def predict(
     ] = None,
     format: FormatOption = None,
     option: OptionsOption = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Use an export that runs code of its author.")
+    ] = False,
 ) -> None:
-    """Write the predictions of a run's model: keys, labels, predictions and probabilities by row.
+    """Write the predictions of a model: keys, labels, predictions and probabilities by row.
 
-    A folder is filled part by part: the same command goes on after it was interrupted.
+    A folder is filled part by part: run the same command again to resume.
     """
     from flambeau.checkpoint import resolve
-    from flambeau.driver.predict import predict_run
+    from flambeau.driver.parts.predict import predict_run
     from flambeau.runs.prediction import PredictionOptions
 
+    if is_export_place(Path(run)):
+        data_given, options = (
+            parse_data(data, format, option or []),
+            PredictionOptions(workers, batch_size, part_rows),
+        )
+        _predict_export(run, data_given, out, options, parse_cluster(cluster, workers), trust)
+        return
     directory, settings, which = open_run(run)
     given = parse_data(data, format, option or [])
     options = PredictionOptions(workers, batch_size, part_rows)
     checkpoint = resolve(directory, which).name
     with _counted() as on_rows:
-        rows = predict_run(directory, settings, checkpoint, given, out, options, on_rows)
-    typer.echo(f"{number_of(rows, 'row')} written to {out}, predicted by {checkpoint}")
+        where = parse_cluster(cluster, workers)
+        rows = predict_run(directory, settings, checkpoint, given, out, options, on_rows, where)
+    if is_driver(where):
+        typer.echo(f"{number_of(rows, 'row')} written to {out}, predicted by {checkpoint}")
+
+
+def _predict_export(
+    place: str, data: Any, out: Path, options: Any, cluster: Any, trust: bool
+) -> None:
+    from flambeau.driver.parts.predict_export import predict_export
+
+    with _counted() as on_rows:
+        rows = predict_export(place, data, out, options, on_rows, cluster, trust=trust)
+    if is_driver(cluster):
+        typer.echo(f"{number_of(rows, 'row')} written to {out}, predicted by {place}")
 
 
 @contextmanager

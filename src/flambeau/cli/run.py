@@ -1,14 +1,21 @@
 """`flambeau run`: a user's program on several processes."""
 
+import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+
+from flambeau.cli.given import ClusterOption, parse_cluster
 
 
 def run(
     program: Annotated[
-        str, typer.Argument(metavar="SCRIPT.py", help="What each process runs; with -m a module.")
+        str,
+        typer.Argument(
+            metavar="SCRIPT.py",
+            help="What each process runs: a Python script, with -m a module, or any program.",
+        ),
     ],
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")
@@ -20,27 +27,44 @@ def run(
         int | None,
         typer.Option("-n", "--processes", min=1, help="How many processes; 1 unless given."),
     ] = None,
+    cluster: ClusterOption = None,
     threads: Annotated[
         int | None,
         typer.Option(min=1, help="Threads of each; by default the cores are shared evenly."),
     ] = None,
+    max_restarts: Annotated[
+        int, typer.Option(min=0, help="How often all processes start again after one failed.")
+    ] = 0,
+    logs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write what each process prints to DIR/rank-N.log.",
+            show_default=False,
+        ),
+    ] = None,
     alias: Annotated[
         list[str] | None,
-        typer.Option(help="Let imports of this name mean Flambeau's own: sparktorch."),
+        typer.Option(help="Let imports of this name mean Flambeau's own: horovod, sparktorch."),
     ] = None,
 ) -> None:
-    """Run a script on several processes of this machine, ready for torch.distributed.
+    """Run a script or program on several processes, ready for torch.distributed.
 
-    RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set. With --alias and without -n
-    the script is a plain one that starts processes itself, such as a driver of Spark: it runs here.
+    Options come before it, and all that follows is its own: flambeau run -n 4 -- ./program --fast.
+    RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, NODE_RANK, MASTER_ADDR and MASTER_PORT are set.
+    What processes print begins with their rank, and the first failure is shown last. Under a
+    launcher (srun, mpirun, torchrun) its processes work together: srun -n 8 flambeau run SCRIPT.py.
+    With --alias and without -n the script is a plain one that starts processes itself, such as a
+    driver of Spark: it runs here.
     """
+    from flambeau.clusters.attached.launchers import detected
     from flambeau.config import Local
+    from flambeau.coordination.payloads import ScriptPayload
     from flambeau.driver.run import run_script
     from flambeau.errors import ConfigError
 
     given = arguments or []
-    if not module and not Path(program).is_file():
-        raise ConfigError(f"there is no script {program}; a module is run with -m")
+    kind: Literal["script", "module", "program"] = "module" if module else _kind_of(program)
     if alias:
         from flambeau.compat import aliases
 
@@ -48,6 +72,44 @@ def run(
             aliases.run_aliased(alias, program, given, module=module)
             return
         given = [",".join(alias), *(["-m"] if module else []), program, *given]
-        program, module = aliases.__name__, True
-    cluster = Local(processes or 1, threads_per_worker=threads)
-    raise typer.Exit(run_script(program, given, cluster, module=module))
+        program, kind = aliases.__name__, "module"
+    where = parse_cluster(cluster, processes)
+    if where is None and detected() is None:
+        where = Local(processes or 1, threads_per_worker=threads)
+        if kind == "module":
+            _require_module(program)
+    elif processes is not None and (where is None or where.kind == "attached"):
+        raise ConfigError(
+            f"-n {processes}: how many processes there are is the launcher's to say; leave it out, "
+            "or give --cluster local to start others in each of them"
+        )
+    elif threads is not None:
+        raise ConfigError("--threads is for processes of this machine; leave it out")
+    payload = ScriptPayload(program, given, kind)
+    raise typer.Exit(run_script(payload, where, max_restarts=max_restarts, logs=logs))
+
+
+def _require_module(name: str) -> None:
+    """Find out here that there is no such package, not in each process."""
+    import os
+    import sys
+    from importlib.machinery import PathFinder
+
+    from flambeau.errors import ConfigError
+
+    package = name.partition(".")[0]
+    if PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None:
+        raise ConfigError(f"-m {name}: there is no module {package} here")
+
+
+def _kind_of(program: str) -> Literal["script", "program"]:
+    """Return what Python runs itself, and what the system does."""
+    from flambeau.errors import ConfigError
+
+    if program.endswith(".py") and Path(program).is_file():
+        return "script"
+    if shutil.which(program) is not None:
+        return "program"
+    if Path(program).is_file():
+        return "script"
+    raise ConfigError(f"there is no script or program {program}; a module is run with -m")

@@ -46,10 +46,13 @@ def train(
     job = job.model_copy(update={key: value for key, value in given.items() if value is not None})
     try:
         result = run_file(job, job_file.parent)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        if hasattr(error, "told_by_rank_0"):
+            raise
         typer.echo(f"stopped; to go on, give the same command again ({job.run_dir})", err=True)
         raise typer.Exit(130) from None
-    show_result(result)
+    if result.is_driver:
+        show_result(result)
 
 
 def show_result(result: "Result") -> None:

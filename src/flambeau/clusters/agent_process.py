@@ -5,10 +5,12 @@ coordinator has it shut down. The pipe stays open as its lifeline: when it ends,
 has started the agent is gone, and the agent ends its roles and itself.
 """
 
+import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,6 +22,11 @@ from flambeau.clusters.interfaces import host_of, local_address
 from flambeau.clusters.machine import fork_siblings, machine_identity
 from flambeau.errors import ConfigError, FlambeauError, MissingDependencyError
 from flambeau.version import __version__
+
+if TYPE_CHECKING:
+    from flambeau.clusters.spool import Spool
+
+_NOT_BY_HAND = "agents are started by a cluster of fb.fit or fb.run, not by hand"
 
 
 class _Sender(msgspec.Struct, frozen=True):
@@ -44,11 +51,15 @@ class AgentOrder(msgspec.Struct, frozen=True):
 
 def main(arguments: Sequence[str]) -> int:
     """Be an agent; the exit code of the process."""
-    outside_signals.withstand()
-    pipe = int(arguments[0]) if arguments else sys.stdin.fileno()
-    os.set_inheritable(pipe, False)
+    parser = argparse.ArgumentParser(prog="python -m flambeau.clusters.agent", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("descriptor", type=int, nargs="?", default=0, help="0: standard input")
+    pipe: int = parser.parse_args(arguments).descriptor
     try:
-        _serve(read_order(pipe), pipe)
+        _require_pipe(pipe)
+        outside_signals.withstand()
+        os.set_inheritable(pipe, False)
+        be_agent(read_order(pipe), lifeline=pipe)
     except (FlambeauError, OSError) as error:
         sys.stderr.write(f"error: this agent has ended: {error}\n")
         return 1
@@ -59,6 +70,14 @@ def read_order(pipe: int) -> AgentOrder:
     """Return the order that arrives over a pipe."""
     try:
         data = read_message(pipe)
+    except (EOFError, msgspec.DecodeError) as error:
+        raise _no_launch(error) from None
+    return decode_order(data)
+
+
+def decode_order(data: bytes) -> AgentOrder:
+    """Return the order that another process has encoded, if it has the same version."""
+    try:
         version = msgspec.msgpack.decode(data, type=_Sender).version
         if version != __version__:
             raise MissingDependencyError(
@@ -66,17 +85,42 @@ def read_order(pipe: int) -> AgentOrder:
                 "started: install the same version"
             )
         return msgspec.msgpack.decode(data, type=AgentOrder)
-    except (EOFError, msgspec.DecodeError) as error:
+    except msgspec.DecodeError as error:
+        raise _no_launch(error) from None
+
+
+def _no_launch(error: Exception) -> ConfigError:
+    return ConfigError(f"its input holds no launch of a job ({error}); {_NOT_BY_HAND}")
+
+
+def _require_pipe(descriptor: int) -> None:
+    try:
+        os.fstat(descriptor)
+    except OSError as error:
         raise ConfigError(
-            f"its input holds no launch of a job ({error}); agents are started by a cluster of "
-            "fb.fit or fb.run, not by hand"
+            f"descriptor {descriptor} is not open ({error.strerror}); {_NOT_BY_HAND}"
         ) from None
+    if os.isatty(descriptor):
+        raise ConfigError(f"its input is a terminal; {_NOT_BY_HAND}")
 
 
-def _serve(order: AgentOrder, pipe: int) -> None:
+def be_agent(
+    order: AgentOrder,
+    *,
+    job: str | None = None,
+    lifeline: int | None = None,
+    fill: "Callable[[], Spool] | None" = None,
+    shares: bool = True,
+) -> None:
+    """Serve as an order says, in its folder; `fill` is that of `agent_main`.
+
+    Agents with the same name of a `job` share a fork server on each machine; without a name, those
+    of one coordinator do. An agent that does not share has one of its own.
+    """
     machine = order.machine or machine_identity()
-    siblings = fork_siblings(machine, order.launch.coordinator)
+    siblings = fork_siblings(machine, job or order.launch.coordinator) if shares else ""
     launch = msgspec.structs.replace(adapted(order.launch), siblings=siblings)
     host = order.host or local_address(host_of(launch.coordinator))
-    with contextlib.chdir(launch.folder):
-        agent_main(launch, order.agent, host, machine=machine, lifeline=pipe)
+    elsewhere = launch.folder != os.getcwd()
+    with contextlib.chdir(launch.folder) if elsewhere else contextlib.nullcontext():
+        agent_main(launch, order.agent, host, fill, machine=machine, lifeline=lifeline)

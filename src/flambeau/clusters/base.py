@@ -83,10 +83,14 @@ class Cluster(ABC):
     coordinator_host: str
     #: Whether a lost agent can be replaced while the others stay; if not, all are started again.
     replaces_single_agents: bool = False
+    #: Whether lost agents can be replaced at all; if not, the job fails.
+    replaces_agents: bool = True
     #: Whether agents bring rows of the engine's own data, which they report after they have joined.
     brings_rows: bool = False
     #: Whether workers of one machine have its cores to themselves.
     pins_cores: bool = False
+    #: For how long after the first signal others repeat it.
+    signal_repeats_seconds: float = 0.0
     #: What a place is called that agents run on, in events.
     place_name: str = "place"
     #: How many seconds agents have to join, and one that is replaced to come back.
@@ -114,6 +118,10 @@ class Cluster(ABC):
     def ended(self) -> bool:
         """Whether no agent will come (any more)."""
         return False
+
+    def describe(self, agent: int, host: str) -> str:
+        """Name an agent that was on a host, for people."""
+        return f"agent {agent} on {host}"
 
     def late(self, missing: Sequence[int]) -> UserError:
         """Return what to tell the user when agents have not joined in time."""

@@ -20,6 +20,8 @@ from flambeau.coordination.payloads import Payload, Site
 from flambeau.coordination.roles import Role, RoleSpec
 
 _LENGTH = struct.Struct("<I")
+#: In msgpack, the first four bits of a structure with up to 15 fields; no ASCII text has them.
+_SMALL_MAP = 0b1000
 _PR_SET_PDEATHSIG = 1
 #: Has a role print its Python stacks, also while it holds the interpreter's lock. A real-time
 #: signal, since the others may be the user's.
@@ -46,9 +48,16 @@ def write_message(pipe: int, message: msgspec.Struct) -> None:
 
 
 def read_message(pipe: int) -> bytes:
-    """Return what `write_message` has sent, encoded; `EOFError` if it is not complete."""
+    """Return what `write_message` has sent, encoded; `EOFError` if it is not complete.
+
+    Raises `msgspec.DecodeError` for what is no message, before it waits for as many bytes as the
+    beginning of a text would mean.
+    """
     (length,) = _LENGTH.unpack(read_exactly(pipe, _LENGTH.size))
-    return read_exactly(pipe, length)
+    first = read_exactly(pipe, min(length, 1))
+    if not first or first[0] >> 4 != _SMALL_MAP:
+        raise msgspec.DecodeError("it does not begin like a message")
+    return first + read_exactly(pipe, length - 1)
 
 
 def attach(pipe: int) -> ChildSpec:

@@ -133,7 +133,7 @@ class Forker:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._turn_away(listener)
             return  # or it has gone already
-        if len(self._forks) >= MOST_AGENTS or peer_user(agent) != os.getuid():
+        if len(self._forks) >= MOST_AGENTS or peer_of(agent)[1] != os.getuid():
             agent.close()
             return
         selector.register(agent, selectors.EVENT_READ)
@@ -214,11 +214,12 @@ def tell(agent: socket.socket, **news: int) -> None:
         agent.sendall(json.dumps(news).encode() + b"\n")
 
 
-def peer_user(connection: socket.socket) -> int:
-    """Who is at the other end."""
+def peer_of(connection: socket.socket) -> tuple[int, int, int]:
+    """Return the process, user and group at the other end."""
     size = CREDENTIALS.size
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    return int(CREDENTIALS.unpack(found)[1])
+    process, user, group = CREDENTIALS.unpack(found)
+    return process, user, group
 
 
 def become(request: Request) -> None:

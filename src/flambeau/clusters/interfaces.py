@@ -33,6 +33,18 @@ def interface_of(address: str) -> str | None:
     return None
 
 
+def address_of(interface: str) -> str | None:
+    """The address of an interface; None where it has none or cannot be asked."""
+    if sys.platform != "linux":
+        return None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        request = struct.pack("256s", interface.encode()[:15])
+        try:
+            return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)[20:24])
+        except OSError:
+            return None
+
+
 def host_of(address: str) -> str:
     """The host in an address such as `tcp://127.0.0.1:4000`."""
     return address.removeprefix("tcp://").rsplit(":", 1)[0]

@@ -1,10 +1,11 @@
 """Workers on this machine: one agent, in a thread of the driver."""
 
-import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, final
 
 from flambeau.clusters.agent import agent_main
+from flambeau.clusters.agent_thread import AgentThread
 from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.config import Local
 
@@ -21,23 +22,17 @@ class LocalCluster(Cluster):
 
     def __init__(self, settings: Local, frames: Mapping[str, Any]) -> None:
         self._launch: Launch | None = None
-        self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
+        self._agent: AgentThread | None = None
 
     def start(self, launch: Launch) -> None:
         """Start the agent's thread."""
-        self._launch, self._error = launch, None
-        self._thread = threading.Thread(
-            target=self._serve, args=(launch,), name="flambeau-agent", daemon=True
-        )
-        self._thread.start()
+        self._launch = launch
+        self._agent = AgentThread(partial(agent_main, launch, agent=0, host=LOOPBACK))
 
     def poll(self) -> list[AgentEnded]:
         """Return why the agent ended, if it did."""
-        if self._error is None:
-            return []
-        reason, self._error = f"{type(self._error).__name__}: {self._error}", None
-        return [AgentEnded(reason, 0)]
+        reason = None if self._agent is None else self._agent.take_error()
+        return [] if reason is None else [AgentEnded(reason, 0)]
 
     def restart(self, agents: Sequence[int]) -> None:
         """Start another thread; the one before has ended."""
@@ -47,17 +42,9 @@ class LocalCluster(Cluster):
     @property
     def ended(self) -> bool:
         """Whether the agent has ended."""
-        return self._thread is None or not self._thread.is_alive()
+        return self._agent is None or self._agent.ended
 
     def stop(self) -> None:
         """Wait for the agent, which has been told to shut down."""
-        if self._thread is not None:
-            self._thread.join(timeout=60)
-            if self._thread.is_alive():
-                raise RuntimeError("the local agent did not end within 60 s")
-
-    def _serve(self, launch: Launch) -> None:
-        try:
-            agent_main(launch, agent=0, host=LOOPBACK)
-        except Exception as error:  # noqa: BLE001 - handed to the driver by poll()
-            self._error = error
+        if self._agent is not None:
+            self._agent.join()

@@ -20,8 +20,10 @@ def machine_identity() -> str:
     return " ".join([_BOOT_ID.read_text().strip(), *namespaces])
 
 
-def fork_siblings(machine: str, coordinator: str) -> str:
+def fork_siblings(machine: str, job: str) -> str:
     """Return what agents of one job have in common whose roles can be forked from one process.
+
+    `job` is a name that no other job has: the address of its coordinator, or a launcher's name.
 
     A role inherits the limits, the control group and the cores of the process that forks it, and
     ends with that: an engine that limits each of its processes expects them to have their own.
@@ -29,4 +31,4 @@ def fork_siblings(machine: str, coordinator: str) -> str:
     if sys.platform != "linux":
         return ""
     own = [Path(f"/proc/self/{name}").read_text() for name in ("cgroup", "limits")]
-    return repr((machine, coordinator, usable_cores(), *own))
+    return repr((machine, job, usable_cores(), *own))

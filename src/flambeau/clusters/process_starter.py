@@ -11,16 +11,20 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from signal import SIGKILL
 from typing import IO, final
 
 from flambeau.clusters import shared_socket
 from flambeau.clusters.base import Launch
-from flambeau.clusters.fork_server import IMPORT_TIME, LENGTH, kept_seconds
+from flambeau.clusters.fork_server import IMPORT_TIME, LENGTH, kept_seconds, peer_of
 
 FORK_SERVER_MODULE = "flambeau.clusters.fork_server"
+#: A fork server that is stopped for longer than this is frozen, and not only held up.
+FROZEN_SECONDS = 3.0
 #: Memory of gradients and messages is used again instead of being returned after every step, and
 #: is in huge pages: a training step on a CPU is up to a tenth faster.
 KEEP_MEMORY = {
@@ -121,6 +125,8 @@ class ForkServer:
             )
 
         self._control = _own(start) if folder is None else _shared(folder, start)
+        found = peer_of(self._control)[0] if self._process is None else self._process.pid
+        self._stat = Path(f"/proc/{found}/stat")
 
     def fork(
         self, module: str, lifeline: int, fds: tuple[int, ...], environment: dict[str, str]
@@ -164,6 +170,24 @@ class ForkServer:
                     self._note(**json.loads(line))
                 if not data:
                     self._end()
+
+    def is_frozen(self) -> bool:
+        """Return whether it is stopped (SIGSTOP) and stays so; takes a while only if it is.
+
+        No deadline for an answer could tell this from loading libraries, which takes its time.
+        """
+        deadline = time.monotonic() + FROZEN_SECONDS
+        while self._is_stopped():
+            if time.monotonic() > deadline:
+                return True
+            time.sleep(0.05)
+        return False
+
+    def _is_stopped(self) -> bool:
+        try:
+            return self._stat.read_text().rpartition(")")[2].split()[0] in "Tt"
+        except (FileNotFoundError, ProcessLookupError):
+            return False  # it has ended, which its connection says
 
     def close(self) -> None:
         """End all that was forked for this process, and the fork server, unless others use it."""
@@ -248,6 +272,8 @@ def fork_server_for(launch: Launch, environment: dict[str, str]) -> ForkServer:
         fork_server = _fork_servers.get(key)
         if fork_server is not None:
             fork_server.listen()
+            if fork_server.is_frozen():
+                fork_server.close()
         if fork_server is None or fork_server.lost:
             name = hashlib.sha256(f"{os.getuid()} {key}".encode()).hexdigest() if siblings else ""
             fork_server = _fork_servers[key] = _new_fork_server(launch, environment, name)
@@ -263,7 +289,10 @@ def _new_fork_server(launch: Launch, environment: dict[str, str], name: str) -> 
         folder = os.path.join(parent, f"flambeau-fork-server-{name[:32]}")
         # Another user may have taken the name.
         with contextlib.suppress(PermissionError):
-            return ForkServer(command, launch.preload, environment, folder)
+            fork_server = ForkServer(command, launch.preload, environment, folder)
+            if not fork_server.is_frozen():
+                return fork_server
+            fork_server.close()
     return ForkServer(command, launch.preload, environment, None)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flambeau.clusters.base import Cluster
-from flambeau.config.clusters import ClusterSettings, Local, Spark
+from flambeau.config.clusters import Attached, ClusterSettings, Local, Ray, Spark
 from flambeau.errors import ConfigError, MissingDependencyError
 
 
@@ -32,7 +32,9 @@ def register(
 
 
 register(Local, "flambeau.clusters.local:LocalCluster")
-register(Spark, "flambeau.clusters.spark:SparkCluster", needs="PySpark", extra="spark")
+register(Attached, "flambeau.clusters.attached.cluster:AttachedCluster")
+register(Spark, "flambeau.clusters.spark.cluster:SparkCluster", needs="PySpark", extra="spark")
+register(Ray, "flambeau.clusters.ray.cluster:RayCluster", needs="Ray", extra="ray")
 
 
 def open_cluster(settings: ClusterSettings, frames: Mapping[str, Any]) -> Cluster:

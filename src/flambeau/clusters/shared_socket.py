@@ -90,6 +90,7 @@ class Entrance:
 
     def __init__(self, listener: socket.socket, folder: str) -> None:
         listener.setblocking(False)
+        listener.listen()  # again: those who connect see the number of the process that did so last
         self.listener, self._folder = listener, folder
         self._file = os.stat(os.path.join(folder, _NAME))
 

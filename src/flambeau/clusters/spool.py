@@ -7,12 +7,8 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from flambeau.errors import DataError
-
-#: Tells the rows of one frame from those of another when both come as one; see `Spool`.
-MARKER = "flambeau_frame"
 
 
 @final
@@ -24,7 +20,6 @@ class Spool(AbstractContextManager["Spool"]):
     """
 
     def __init__(self, frames: tuple[str, ...], directory: str | None) -> None:
-        self._frames = frames
         self._directory = directory
         self.rows: dict[str, list[int]] = {name: [] for name in frames}
         self.nulls: dict[str, dict[str, int]] = {name: {} for name in frames}
@@ -40,21 +35,20 @@ class Spool(AbstractContextManager["Spool"]):
         """Bytes of all files."""
         return sum(os.fstat(descriptor).st_size for descriptor in self.descriptors.values())
 
-    def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Write everything that comes; only one batch is in memory at a time."""
+    def fill(self, parts: Iterator[tuple[str, pa.RecordBatch]]) -> None:
+        """Write rows of frames, each with its name; only one batch is in memory at a time."""
         try:
             with ExitStack() as stack:
                 writers: dict[str, pa.ipc.RecordBatchFileWriter] = {}
-                for batch in batches:
-                    for name, part in self._parts(batch):
-                        if name not in writers:
-                            sink = stack.enter_context(self._open(name))
-                            writer = pa.ipc.new_file(sink, part.schema)
-                            writers[name] = stack.enter_context(writer)
-                        if part.num_rows:
-                            writers[name].write_batch(part)
-                            self.rows[name].append(part.num_rows)
-                            self._count_nulls(name, part)
+                for name, part in parts:
+                    if name not in writers:
+                        sink = stack.enter_context(self._open(name))
+                        writer = pa.ipc.new_file(sink, part.schema)
+                        writers[name] = stack.enter_context(writer)
+                    if part.num_rows:
+                        writers[name].write_batch(part)
+                        self.rows[name].append(part.num_rows)
+                        self._count_nulls(name, part)
         except OSError as error:
             raise DataError(
                 f"cannot write the data to {self._directory or tempfile.gettempdir()} of a "
@@ -66,17 +60,6 @@ class Spool(AbstractContextManager["Spool"]):
         for column, values in zip(part.schema.names, part.columns, strict=True):
             if values.null_count:
                 counts[column] = counts.get(column, 0) + values.null_count
-
-    def _parts(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows of each frame, without the column that tells them apart."""
-        if len(self._frames) == 1:
-            yield self._frames[0], batch
-            return
-        place = batch.schema.get_field_index(MARKER)
-        marks = batch.column(place)
-        rest = batch.drop_columns([MARKER])
-        for number, name in enumerate(self._frames):
-            yield name, rest.filter(pc.equal(marks, number))
 
     def _open(self, name: str) -> pa.NativeFile:
         with tempfile.TemporaryFile(dir=self._directory, prefix="flambeau-") as file:

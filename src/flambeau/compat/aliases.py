@@ -13,7 +13,10 @@ from flambeau.config.settings import nearest
 from flambeau.errors import ConfigError
 from flambeau.roles.program import run_program
 
-TARGETS = {"sparktorch": "flambeau.compat.sparktorch"}
+TARGETS = {
+    "horovod": "flambeau.compat.horovod",
+    "sparktorch": "flambeau.compat.sparktorch",
+}
 
 
 def alias(name: str) -> None:

@@ -1,6 +1,14 @@
 """Frozen, validated settings. Nothing here imports torch."""
 
-from flambeau.config.clusters import Cluster, ClusterSettings, Local, RemoteCluster, Spark
+from flambeau.config.clusters import (
+    Attached,
+    Cluster,
+    ClusterSettings,
+    Local,
+    Ray,
+    RemoteCluster,
+    Spark,
+)
 from flambeau.config.code import CodeRef
 from flambeau.config.data import (
     ArrayData,
@@ -33,6 +41,7 @@ __all__ = [
     "AllReduce",
     "ArrayData",
     "ArrayRef",
+    "Attached",
     "Binding",
     "Checkpoints",
     "Cluster",
@@ -55,6 +64,7 @@ __all__ = [
     "OptimizerSetting",
     "OptimizerSpec",
     "ParameterServer",
+    "Ray",
     "Recovery",
     "RemoteCluster",
     "Schedule",

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from flambeau.config.clusters import Local, Spark
+from flambeau.config.clusters import Attached, Local, Ray, Spark
 from flambeau.config.settings import Settings
 from flambeau.config.strategies import AllReduce, Hybrid, ParameterServer
 
@@ -47,6 +47,17 @@ class ClusterChoice(Choice):
 
     local: Local = Local()
     spark: Spark = Spark()
+    ray: Ray = Ray()
+    attached: Attached = Attached()
+
+    @model_validator(mode="after")
+    def _launcher_decides(self) -> Self:
+        if "workers" in self.attached.model_fields_set:
+            raise ValueError(
+                "attached.workers: the launcher decides how many processes there are; give "
+                "attached.workers_per_process for several workers in each"
+            )
+        return self
 
 
 class InitFrom(Settings):

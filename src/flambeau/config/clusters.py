@@ -2,17 +2,20 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BeforeValidator,
+    ConfigDict,
     Field,
     SerializeAsAny,
     SerializerFunctionWrapHandler,
     model_serializer,
+    model_validator,
 )
 
 from flambeau.config.settings import Settings
+from flambeau.errors import ConfigError
 
 
 class ClusterSettings(Settings):
@@ -24,8 +27,8 @@ class ClusterSettings(Settings):
 
     #: The name in saved settings; `module:class` if the class gives none.
     kind: ClassVar[str]
-    #: Whether it brings rows of its engine's own data frames to the workers.
-    brings_frames: ClassVar[bool] = False
+    #: Of which engine it brings rows of data frames to the workers: "spark" or "ray".
+    engine: ClassVar[str | None] = None
 
     workers: int = Field(default=1, ge=1)
 
@@ -39,12 +42,21 @@ class ClusterSettings(Settings):
         """How many threads a worker has, if that is set."""
         return None
 
+    def brings(self, engine: str) -> bool:
+        """Return whether it brings rows of an engine's data frames to the workers."""
+        return self.engine == engine
+
     def resolved(self) -> Self:
         """Return these settings with all that only the surroundings know, such as `workers`.
 
         Every job asks for it first, before it checks settings that depend on it or writes files.
         """
         return self
+
+    @property
+    def workers_known(self) -> bool:
+        """Whether `workers` is what it will be: processes of a launcher must meet first."""
+        return True
 
     @model_serializer(mode="wrap")
     def _named(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -102,7 +114,7 @@ class Spark(RemoteCluster):
     """
 
     kind = "spark"
-    brings_frames = True
+    engine = "spark"
 
     session: Any = Field(default=None, exclude=True, repr=False)
     cores_per_worker: int | None = Field(default=None, ge=1)
@@ -118,7 +130,121 @@ class Spark(RemoteCluster):
         return self.cores_per_worker
 
 
-_KINDS: dict[str, type[ClusterSettings]] = {kind.kind: kind for kind in (Local, Spark)}
+class Ray(RemoteCluster):
+    """Workers on the nodes of a Ray cluster, one in each actor of a placement group.
+
+    `address` is that of a running cluster; by default the one that this process or machine has, or
+    a new one on this machine. Each worker takes `cores_per_worker` and `gpus_per_worker` of Ray's
+    resources; `placement` fills nodes one after the other ("pack") or spreads workers over them.
+    `runtime_env` is Ray's, for packages that nodes lack. Where there is no room for the workers
+    after `resources_timeout` seconds, the job is an error. From a client (`ray://`), a process on
+    the head node drives the job, and keeps the run in `driver_dir` until its files are fetched.
+    """
+
+    kind = "ray"
+    engine = "ray"
+
+    address: str | None = None
+    cores_per_worker: float = Field(default=1, gt=0)
+    gpus_per_worker: float = Field(default=0, ge=0)
+    placement: Literal["pack", "spread"] = "pack"
+    runtime_env: dict[str, Any] | None = None
+    resources_timeout: float = Field(default=10.0, gt=0)
+    driver_dir: str | None = None
+
+    def __init__(self, workers: int = 1, **values: Any) -> None:
+        super().__init__(workers=workers, **values)
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @property
+    def worker_threads(self) -> int | None:
+        return max(1, int(self.cores_per_worker))
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """What Ray reserves for each worker."""
+        gpus = {"GPU": self.gpus_per_worker} if self.gpus_per_worker else {}
+        return {"CPU": self.cores_per_worker, **gpus}
+
+
+#: How a launcher tells processes their ranks; see `flambeau.clusters.attached.launchers`.
+LauncherName = Literal[
+    "torchrun",
+    "horovod",
+    "openmpi",
+    "mvapich",
+    "pals",
+    "jsrun",
+    "flux",
+    "aprun",
+    "mpich",
+    "slurm",
+]
+
+
+class Attached(RemoteCluster):
+    """The processes that srun, mpiexec, torchrun, aprun, jsrun or flux have started.
+
+    Every one of them runs the same script and takes part in each job; rank 0 also drives it, and
+    all return the same result. Ranks come from the launcher's variables (`detect` names it), or are
+    given as `rank` and `size`. Each process starts `workers_per_process` workers: 1 if the launcher
+    started several on a host, otherwise one for each GPU, or 1. Processes find each other through
+    a file in `meeting_dir`, a folder that all hosts see (by default .flambeau in the current one);
+    `host` is the address of rank 0 for the others.
+    """
+
+    kind = "attached"
+
+    detect: LauncherName | None = Field(default=None, exclude=True)
+    rank: int | None = Field(default=None, ge=0, exclude=True)
+    size: int | None = Field(default=None, ge=1, exclude=True)
+    workers_per_process: int | None = Field(default=None, ge=1)
+    threads_per_worker: int | None = Field(default=None, ge=1)
+    meeting_dir: str | None = None
+    #: The processes of the job, once they have met.
+    meeting: Any = Field(default=None, exclude=True, repr=False)
+
+    def __init__(self, **values: Any) -> None:
+        if "workers" in values:
+            raise ConfigError(
+                f"Attached(workers={values['workers']!r}): the launcher decides how many processes "
+                "there are; give workers_per_process= for several workers in each"
+            )
+        super().__init__(**values)
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.rank is None) != (self.size is None):
+            raise ValueError("give rank= and size= together, or neither")
+        return self
+
+    @property
+    def worker_threads(self) -> int | None:
+        return self.threads_per_worker
+
+    @property
+    def workers_known(self) -> bool:
+        return self.meeting is not None
+
+
+class UnknownCluster(ClusterSettings):
+    """A cluster of a package that is not installed here, as far as others need to know it.
+
+    A worker, or who predicts with a run, does not need the package that placed the workers.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    def brings(self, engine: str) -> bool:
+        return True
+
+
+_KINDS: dict[str, type[ClusterSettings]] = {
+    kind.kind: kind for kind in (Local, Spark, Ray, Attached)
+}
 
 
 def _saved(value: Any) -> Any:
@@ -138,13 +264,15 @@ def _class_of(kind: str) -> type[ClusterSettings]:
     if kind in _KINDS:
         return _KINDS[kind]
     module, _, name = kind.partition(":")
+    if not name:
+        raise ValueError(
+            f"there is no cluster of kind {kind!r}; known: {', '.join(_KINDS)}, and 'module:class' "
+            "of another package"
+        )
     try:
         found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"there is no cluster of kind {kind!r} ({error}); known: {', '.join(_KINDS)}, and "
-            "'module:class' of a package that is installed here"
-        ) from error
+    except (ImportError, AttributeError):
+        return UnknownCluster  # whose run can still be used
     if not (isinstance(found, type) and issubclass(found, ClusterSettings)):
         raise ValueError(f"{kind!r} is not a cluster: its class must be a ClusterSettings")
     return found

@@ -29,12 +29,17 @@ TEXT_FORMATS = ("criteo", "csv", "dummy", "libffm", "libfm", "libsvm", "tsv")
 
 
 class FileData(Settings):
-    """Files of a known format; `format=None` is inferred from the names and first bytes."""
+    """Files of a known format; `format=None` is inferred from the names and first bytes.
+
+    `share` are two fractions, and stands for the rows between them, in order: `(0.5, 1)` is the
+    second half.
+    """
 
     kind: Literal["files"] = "files"
     path: str | tuple[str, ...]
     format: str | None = None
     options: dict[str, Any] = {}
+    share: tuple[float, float] | None = None
 
     @field_validator("format")
     @classmethod
@@ -42,6 +47,13 @@ class FileData(Settings):
         if name is not None and name not in FILE_FORMATS:
             raise ValueError(f"unknown format; {nearest(name, FILE_FORMATS)}")
         return name
+
+    @field_validator("share")
+    @classmethod
+    def _some_rows(cls, share: tuple[float, float] | None) -> tuple[float, float] | None:
+        if share is not None and not 0 <= share[0] < share[1] <= 1:
+            raise ValueError("give two fractions of the rows, such as [0, 0.8] or [0.8, 1]")
+        return share
 
 
 class ArrayRef(Settings):
@@ -88,10 +100,12 @@ class LoaderData(Settings):
 class SpooledData(Settings):
     """A data frame of the cluster, written to a file of each agent: every worker has a part of it.
 
-    `name` says which of the job's it is, `columns` are those that were written.
+    `name` says which of the job's it is, `columns` are those that were written, and `engine` is
+    whose data frame it was.
     """
 
     kind: Literal["spooled"] = "spooled"
+    engine: Literal["spark", "ray"] = "spark"
     name: str
     columns: tuple[str, ...]
 
@@ -130,6 +144,14 @@ def is_pandas(data: Any) -> bool:
 def is_spark_frame(data: Any) -> bool:
     """Whether it is a DataFrame of Spark, of whichever kind of session."""
     return _is_a_data_frame_of(data, "pyspark.sql")
+
+
+def is_ray_dataset(data: Any) -> bool:
+    """Whether it is a Dataset of Ray Data, which need not be installed."""
+    return any(
+        kind.__module__.startswith("ray.data") and kind.__name__ == "Dataset"
+        for kind in type(data).__mro__
+    )
 
 
 def _is_a_data_frame_of(data: Any, package: str) -> bool:

@@ -10,7 +10,12 @@ from flambeau.config.clusters import Cluster, Local
 from flambeau.config.code import CodeRef
 from flambeau.config.data import DataRef, SpooledData
 from flambeau.config.known_names import LOSS_NAMES, is_metric, metric_choices
-from flambeau.config.optimizer import OptimizerSetting, OptimizerSpec, for_tables
+from flambeau.config.optimizer import (
+    LAYERWISE_OPTIMIZERS,
+    OptimizerSetting,
+    OptimizerSpec,
+    for_tables,
+)
 from flambeau.config.options import (
     Checkpoints,
     Compute,
@@ -136,6 +141,8 @@ class JobSettings(Settings):
     model: CodeRef
     train: DataRef
     valid: DataRef | None = None
+    #: The digest of the pipeline that makes features of raw data, which the run holds.
+    features: str | None = None
     binding: Binding = Binding()
     loss: str | CodeRef | dict[str, str | CodeRef] | None = None
     step: CodeRef | None = None
@@ -189,14 +196,23 @@ class JobSettings(Settings):
     @model_validator(mode="after")
     def _strategy_fits(self) -> "JobSettings":
         strategy, workers = self.strategy, self.cluster.workers
-        if isinstance(strategy, ParameterServer) and strategy.backup_workers >= workers:
+        backups = strategy.backup_workers if isinstance(strategy, ParameterServer) else 0
+        if backups >= workers and self.cluster.workers_known:
             raise ValueError(
-                f"strategy.backup_workers={strategy.backup_workers} with "
+                f"strategy.backup_workers={backups} with "
                 f"{number_of(workers, 'worker')}: give 0 to {workers - 1}, so that a step has at "
                 "least one gradient"
             )
         if isinstance(strategy, ParameterServer | Hybrid) and isinstance(self.optimizer, dict):
             raise ValueError("several optimizers need AllReduce: servers apply one update a step")
+        layerwise = isinstance(self.optimizer, OptimizerSpec) and (
+            self.optimizer.name in LAYERWISE_OPTIMIZERS
+        )
+        if isinstance(strategy, ParameterServer) and layerwise:
+            raise ValueError(
+                "optimizer='lamb' needs the norm of each whole weight, and servers have ranges "
+                "that cut through weights: use Hybrid (tables stay on servers), AllReduce, or adam"
+            )
         if isinstance(strategy, Hybrid) and self.compute.clip_norm is not None:
             raise ValueError(
                 "compute.clip_norm needs the norm of all gradients, which nobody has with Hybrid: "
@@ -206,12 +222,14 @@ class JobSettings(Settings):
 
     @model_validator(mode="after")
     def _data_fits_cluster(self) -> "JobSettings":
-        frames = [isinstance(data, SpooledData) for data in (self.train, self.valid)]
-        if any(frames) and not self.cluster.brings_frames:
-            raise ValueError(
-                "a Spark DataFrame is trained on where it is: give cluster=fb.Spark(workers)"
-            )
-        if frames[1] and self.evaluator:
+        for data in (self.train, self.valid):
+            if isinstance(data, SpooledData) and not self.cluster.brings(data.engine):
+                frame = "Spark DataFrame" if data.engine == "spark" else "Ray Dataset"
+                raise ValueError(
+                    f"a {frame} is trained on where it is: give "
+                    f"cluster=fb.{data.engine.capitalize()}(workers)"
+                )
+        if isinstance(self.valid, SpooledData) and self.evaluator:
             raise ValueError(
                 "evaluator=True needs all of valid=, and a DataFrame is spread over the workers: "
                 "give it as files, or leave evaluator out"

@@ -8,7 +8,7 @@ import pydantic
 from pydantic import Field, field_validator
 
 from flambeau.config.choices import ClusterChoice, InitFrom, StrategyChoice
-from flambeau.config.clusters import Local
+from flambeau.config.clusters import ClusterSettings, Local
 from flambeau.config.code import CodeRef
 from flambeau.config.job import Binding, JobSettings
 from flambeau.config.model_names import MODEL_NAMES
@@ -43,14 +43,16 @@ from flambeau.errors import ConfigError
 class JobFile(Binding):
     """The settings of a job file; `settings()` are those of the job that it describes.
 
-    `model` is a name of ours or `module:name`, and `args` are what it is built with. The columns
-    (`inputs`, `label`, ...) are those of `Binding`.
+    `model` is a name of ours or `module:name`, and `args` are what it is built with. `features` is
+    a file of features, or the folder of a saved pipeline. The columns (`inputs`, `label`, ...) are
+    those of `Binding`.
     """
 
     model: str
     args: dict[str, Any] = {}
     train: Data
     valid: Data | None = None
+    features: str | None = None
     loss: Loss = None
     step: Code | None = None
     optimizer: Optimizer = OptimizerSpec()
@@ -84,16 +86,20 @@ class JobFile(Binding):
             raise ValueError(f"unknown model; {nearest(model, MODEL_NAMES)} (or write module:name)")
         return model
 
-    def settings(self, where: str = "") -> JobSettings:
-        """The job; errors about settings that exclude each other start with `where`."""
-        same = JobSettings.model_fields.keys() & JobFile.model_fields.keys()
+    def settings(self, where: str = "", cluster: ClusterSettings | None = None) -> JobSettings:
+        """The job; errors about settings that exclude each other start with `where`.
+
+        `cluster` is the job's own, with what was only known after it was asked.
+        """
+        # The run's settings have the digest of its features; the job knows their folder.
+        same = (JobSettings.model_fields.keys() & JobFile.model_fields.keys()) - {"features"}
         values = {name: getattr(self, name) for name in same}
         binding = {name: getattr(self, name) for name in Binding.model_fields}
         values |= {
             "model": self._model_ref(),
             "binding": Binding(**binding),
             "strategy": self.strategy.chosen,
-            "cluster": self.cluster.chosen.resolved(),
+            "cluster": cluster or self.cluster.chosen.resolved(),
         }
         return JobSettings.parse(values, where)
 

@@ -2,6 +2,24 @@
 
 SEQUENCE_NAMES = ("din", "esmm", "mmoe", "sasrec", "two_tower")
 
+#: Recommenders of ids in fields, and numbers.
+FIELD_NAMES = (
+    "lr",
+    "fm",
+    "ffm",
+    "wide_and_deep",
+    "deepfm",
+    "dcn",
+    "dcnv2",
+    "xdeepfm",
+    "pnn",
+    "afm",
+    "autoint",
+    "dlrm",
+    "final_mlp",
+    "field_attention",
+)
+
 MODEL_NAMES = (
     *SEQUENCE_NAMES,
     "lenet",
@@ -24,18 +42,5 @@ MODEL_NAMES = (
     "vgg16_bn",
     "vgg19",
     "vgg19_bn",
-    "lr",
-    "fm",
-    "ffm",
-    "wide_and_deep",
-    "deepfm",
-    "dcn",
-    "dcnv2",
-    "xdeepfm",
-    "pnn",
-    "afm",
-    "autoint",
-    "dlrm",
-    "final_mlp",
-    "field_attention",
+    *FIELD_NAMES,
 )

@@ -21,6 +21,9 @@ DENSE_OPTIMIZERS = {
     "sgd": "SGD",
 }
 
+#: Optimizers that need the norm of a whole weight, which no server and no table has.
+LAYERWISE_OPTIMIZERS = ("lamb",)
+
 TABLE_OPTIMIZERS = (
     "adagrad",
     "adam",
@@ -47,7 +50,7 @@ class OptimizerSpec(Settings):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        known = {*DENSE_OPTIMIZERS, *TABLE_OPTIMIZERS}
+        known = {*DENSE_OPTIMIZERS, *LAYERWISE_OPTIMIZERS, *TABLE_OPTIMIZERS}
         if name == "lbfgs":
             raise ValueError(
                 "it computes the loss several times a step, which a training loop does not; use a "
@@ -60,6 +63,11 @@ class OptimizerSpec(Settings):
 
 def for_tables(spec: OptimizerSpec | None) -> OptimizerSpec | None:
     """The same one; `ValueError` if it is not for tables."""
+    if spec is not None and spec.name in LAYERWISE_OPTIMIZERS:
+        raise ValueError(
+            f"'{spec.name}' needs the norm of a whole weight, and tables update single rows: use "
+            f"it as optimizer= and, for tables, one of {', '.join(TABLE_OPTIMIZERS)}"
+        )
     if spec is not None and spec.name not in TABLE_OPTIMIZERS:
         hint = nearest(spec.name, TABLE_OPTIMIZERS)
         raise ValueError(f"'{spec.name}' is not an optimizer for tables; {hint}")

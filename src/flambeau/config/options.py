@@ -117,12 +117,22 @@ class Evaluation(Settings):
 
 
 class EarlyStopping(Settings):
-    """Stop when `metric` has not improved by `min_delta` in `patience` evaluations."""
+    """Stop when `metric` is as good as `target`, or no longer improves.
+
+    It no longer improves when `patience` evaluations in a row were not better by `min_delta`;
+    `patience` is 3 if nothing is given, and with a `target` alone it does not count.
+    """
 
     metric: str = "loss"
-    patience: int = Field(default=3, ge=1)
+    patience: int | None = Field(default=None, ge=1)
     min_delta: float = Field(default=0.0, ge=0.0)
     mode: Literal["auto", "min", "max"] = "auto"
+    target: float | None = Field(default=None, allow_inf_nan=False)
+
+    @property
+    def limit(self) -> int | None:
+        """The evaluations without improvement that end the training; None: any number is fine."""
+        return 3 if self.patience is None and self.target is None else self.patience
 
 
 class Observe(Settings):

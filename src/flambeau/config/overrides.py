@@ -17,6 +17,8 @@ _LONG_FORM: dict[str, Callable[[str], dict[str, Any]]] = {
     "schedule": lambda kind: {"kind": kind},
     "train": lambda path: {"path": path},
     "valid": lambda path: {"path": path},
+    "data": lambda path: {"path": path},
+    "pipeline": lambda name: {name: {}},
     "init_from": lambda run: {"run": run},
 }
 

@@ -10,8 +10,9 @@ from flambeau.config.settings import Settings
 class Schedule(Settings):
     """The factor on the learning rate at each step.
 
-    `warmup` steps rise linearly from `warmup_from` to 1; then `kind` takes over until the last
-    step (or `steps` after the warm-up), falling to `end` times the learning rate.
+    `warmup` steps rise linearly from `warmup_from` to 1; then `kind` takes over. Those that fall do
+    so from step `start` (by default the end of the warm-up; 1 before) to the last one, or for
+    `steps` steps, down to `end` times the learning rate, where they stay.
     `kind="step"` multiplies by `gamma` at each of `milestones` (in steps or epochs, by `unit`).
     `kind="torch"` uses the scheduler class `scheduler` (a name of `torch.optim.lr_scheduler`, such
     as `OneCycleLR`, or `module:Class`) with `args`, advanced once per `unit`; ReduceLROnPlateau is
@@ -22,6 +23,7 @@ class Schedule(Settings):
     kind: Literal["constant", "step", "linear", "cosine", "polynomial", "torch"] = "constant"
     warmup: int = Field(default=0, ge=0)
     warmup_from: float = Field(default=0.0, ge=0.0, le=1.0)
+    start: int | None = Field(default=None, ge=0)
     steps: int | None = Field(default=None, gt=0)
     end: float = Field(default=0.0, ge=0.0)
     power: float = Field(default=2.0, gt=0.0)
@@ -36,6 +38,27 @@ class Schedule(Settings):
     @classmethod
     def _in_full(cls, name: str | None) -> str | None:
         return name if name is None or ":" in name else f"torch.optim.lr_scheduler:{name}"
+
+    @model_validator(mode="after")
+    def _starts_after_the_warm_up(self) -> "Schedule":
+        if self.start is None:
+            return self
+        if self.kind not in ("linear", "cosine", "polynomial"):
+            raise ValueError(
+                "start is where kind='linear', 'cosine' or 'polynomial' begins to fall; leave it "
+                f"out with kind='{self.kind}'"
+            )
+        if self.start < self.warmup:
+            raise ValueError(
+                f"start={self.start} is before the end of the warm-up of {self.warmup} steps: give "
+                f"at least {self.warmup}, or leave it out"
+            )
+        return self
+
+    @property
+    def fall_starts(self) -> int:
+        """The step from which the learning rate falls."""
+        return self.warmup if self.start is None else self.start
 
     @model_validator(mode="after")
     def _complete(self) -> "Schedule":

@@ -9,8 +9,8 @@ import yaml
 from flambeau.errors import ConfigError
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a file."""
+def read_yaml(path: Path, needs: str = "'model' and 'train'") -> dict[str, Any]:
+    """The mapping in a file; an empty one is an error that says what it `needs`."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -19,7 +19,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     values = parse_yaml(text, str(path))
     if values is None:
-        raise ConfigError(f"{path} is empty; a job file needs at least 'model' and 'train'")
+        raise ConfigError(f"{path} is empty; it needs at least {needs}")
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds a {type(values).__name__}; write 'key: value' lines")
     return values
@@ -37,6 +37,9 @@ def parse_yaml(text: str, where: str) -> Any:
         raise ConfigError(f"{where}: {' '.join(str(error).split())}") from None
 
 
+_BOOLEAN = "tag:yaml.org,2002:bool"
+
+
 class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -47,6 +50,8 @@ class _Loader(yaml.SafeLoader):
                 )
             if isinstance(key.value, str):
                 seen.add(key.value)
+            if key.tag == _BOOLEAN:  # YAML 1.1 takes `on`, the key of a join, for true
+                key.tag = "tag:yaml.org,2002:str"
         return super().construct_mapping(node, deep)
 
 

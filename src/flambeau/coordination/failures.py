@@ -34,7 +34,11 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class Failure:
-    """What happened to one role; `exit_code` is its process's as a shell would say it."""
+    """What happened to one role; `exit_code` is its process's as a shell would say it.
+
+    `place` is where it ran, for people, if there is more than one place; `replaceable` is False
+    if the cluster cannot start another one.
+    """
 
     spec: RoleSpec
     cause: Cause
@@ -42,6 +46,13 @@ class Failure:
     traceback: str = ""
     error: str = ""
     exit_code: int = 1
+    place: str = ""
+    replaceable: bool = True
+
+    @property
+    def where(self) -> str:
+        """The end of a sentence about it: where it happened, if that is not clear."""
+        return f" ({self.place})" if self.place else ""
 
 
 class Verdict(Enum):

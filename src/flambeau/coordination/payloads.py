@@ -5,7 +5,7 @@ such as paths, is in its `Site`.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -66,6 +66,33 @@ class PredictorPayload(RunPayload, frozen=True, tag=True):
     metrics: list[str] = []
 
 
+class ExportPayload(msgspec.Struct, frozen=True, tag=True):
+    """What predictors of an export work with: its folder, the opened data, pickled, and its parts.
+
+    Predictions are written to the folder `out`. `trust` allows exports that run code.
+    """
+
+    export: str
+    source: bytes
+    parts: list[Part]
+    out: str
+    batch_size: int | None = None
+    trust: bool = False
+
+
+class PreparerPayload(msgspec.Struct, frozen=True, tag=True):
+    """What preparers work with, pickled: a `Preparation`, and its steps with their pieces."""
+
+    job: bytes
+
+
+class PieceDone(msgspec.Struct, frozen=True):
+    """What a preparer reports with each piece: its name, and the most memory it has had so far."""
+
+    process: str
+    peak_bytes: int
+
+
 class FunctionFiles(msgspec.Struct, frozen=True, tag=True):
     """A function in a file of the driver, and a file for the result of each rank: descriptors."""
 
@@ -80,14 +107,22 @@ class FunctionValue(msgspec.Struct, frozen=True, tag=True):
 
 
 class ScriptPayload(msgspec.Struct, frozen=True, tag=True):
-    """A script, or with `module` a module's name, and its arguments."""
+    """A Python script, the name of a module, or any other program, and its arguments."""
 
     program: str
     arguments: list[str] = []
-    module: bool = False
+    kind: Literal["script", "module", "program"] = "script"
 
 
-Payload = TrainingPayload | PredictorPayload | FunctionFiles | FunctionValue | ScriptPayload
+Payload = (
+    TrainingPayload
+    | PredictorPayload
+    | ExportPayload
+    | PreparerPayload
+    | FunctionFiles
+    | FunctionValue
+    | ScriptPayload
+)
 
 
 class Site(msgspec.Struct, frozen=True):

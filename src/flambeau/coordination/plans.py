@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from flambeau.coordination.batch_cuts import DropLast, drops
+from flambeau.coordination.payloads import Part
 from flambeau.coordination.permutation import Permutation
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
@@ -207,3 +208,15 @@ def _cut(order: Rows, shard_rows: Sequence[int], first: int, last: int) -> list[
             pieces.append(Piece(shard, start, stop))
         position += rows
     return pieces
+
+
+def whole_shards(rows: Sequence[int], part_rows: int) -> list[Part]:
+    """Return shards with these numbers of rows in parts of about `part_rows` rows, in order."""
+    parts: list[Part] = []
+    first = waiting = 0
+    for number, count in enumerate(rows):
+        if waiting and waiting + count > part_rows:
+            parts.append(Part(len(parts), first, number, waiting))
+            first, waiting = number, 0
+        waiting += count
+    return [*parts, Part(len(parts), first, len(rows), waiting)]

@@ -14,6 +14,7 @@ class Role(enum.StrEnum):
     FUNCTION = "function"
     SCRIPT = "script"
     PREDICTOR = "predictor"
+    PREPARER = "preparer"
 
     @property
     def in_group(self) -> bool:
@@ -23,7 +24,7 @@ class Role(enum.StrEnum):
     @property
     def takes_parts(self) -> bool:
         """Whether it works on parts of the data that are independent of each other."""
-        return self is Role.PREDICTOR
+        return self in (Role.PREDICTOR, Role.PREPARER)
 
 
 class Message(msgspec.Struct, frozen=True, tag=True):
@@ -52,7 +53,7 @@ class RoleSpec(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """`worker`, whatever it runs, `server`, `evaluator` or `predictor`."""
+        """`worker`, whatever it runs, `server`, `evaluator`, `predictor` or `preparer`."""
         trains = self.role.in_group and not self.role.takes_parts
         return "worker" if trains else str(self.role)
 

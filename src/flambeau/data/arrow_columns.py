@@ -1,6 +1,6 @@
 """Arrow record batches as columns of a batch."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ MEMBERS = ("id", "value", "field")
 def to_columns(
     batch: pa.RecordBatch,
     nullable: frozenset[str] = frozenset(),
-    salts: Mapping[str, str] | None = None,
+    inputs: Collection[str] = frozenset(),
     bags: frozenset[str] = frozenset(),
     narrow: frozenset[str] = frozenset(),
 ) -> dict[str, Column]:
@@ -34,20 +34,17 @@ def to_columns(
     missing float is NaN; a missing integer or boolean is an error, except in the columns
     `nullable`, which then become float64 with NaN. The tensors own their memory.
 
-    Columns in `salts` are inputs: texts become ids, by hash with the salt, lists of ids may differ
-    in length, and a missing id or list is an empty bag. Spark's vectors become tensors
+    In the columns `inputs` lists of ids may differ in length, and a missing id or list is an empty
+    bag. Spark's vectors become tensors
     [rows, size], in the columns `bags` jagged. In the columns `narrow` float64 becomes float32.
     """
     columns: dict[str, Column] = {}
-    salts = salts or {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            if name in salts:
-                column = _hashed(column, salts[name])
             if is_vector(column.type):
                 columns[name] = vectors(column, sparse=name in bags, narrow=name in narrow)
             else:
-                columns[name] = _column(column, name in nullable, name in salts, name in narrow)
+                columns[name] = _column(column, name in nullable, name in inputs, name in narrow)
         except (pa.ArrowException, _MissingError, DataError) as error:
             raise DataError(f"column {name!r}: {error}") from error
     return columns
@@ -66,34 +63,15 @@ def holds_text(schema: pa.Schema, name: str) -> bool:
     return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
+def items_are_text(kind: pa.DataType) -> bool:
+    """Whether a column holds texts, or lists of them."""
+    for nested in (pa.types.is_dictionary, _is_list, pa.types.is_dictionary):
+        kind = kind.value_type if nested(kind) else kind
+    return is_text(kind)
+
+
 class _MissingError(ValueError):
     """A value that has to be there and is not."""
-
-
-def _hashed(column: pa.Array, salt: str) -> pa.Array:
-    """The column with ids in the place of texts."""
-    kind = column.type
-    items = kind.value_type if _is_list(kind) or pa.types.is_dictionary(kind) else kind
-    if not is_text(items) and not pa.types.is_dictionary(items):
-        return column
-    from flambeau.data.text_hash import hash_texts  # loads Numba, which few need
-
-    if pa.types.is_dictionary(kind) and is_text(kind.value_type):
-        ids = pa.array(hash_texts(column.dictionary, salt))
-        return ids.take(column.indices)
-    if is_text(kind):
-        missing = column.is_null().to_numpy(zero_copy_only=False)
-        return pa.array(hash_texts(column, salt), mask=missing)
-    if _is_list(kind) and (is_text(kind.value_type) or pa.types.is_dictionary(kind.value_type)):
-        bags = column.cast(pa.large_list(kind.value_type))
-        present = pc.fill_null(pc.list_value_length(bags), 0)
-        return _lists(_hashed(bags.flatten(), salt), present)
-    return column
-
-
-def _lists(items: pa.Array, lengths: pa.Array) -> pa.Array:
-    offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
-    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), items)
 
 
 def _column(column: pa.Array, nullable: bool, is_input: bool, narrow: bool) -> Column:
@@ -124,7 +102,7 @@ def _bags(column: pa.Array, is_input: bool) -> Jagged | None:
             parts.field(name) if items.get_field_index(name) >= 0 else None for name in MEMBERS
         ]
         return _jagged(column, *found)
-    varies = is_input and pa.types.is_integer(items) and not pa.types.is_fixed_size_list(kind)
+    varies = is_input and pa.types.is_integer(items)
     if varies and (column.null_count or not _equal_lengths(column)):
         return _jagged(column, column.flatten(), None, None)
     return None

@@ -1,7 +1,7 @@
 """How columns meet the model: one rule, the same in training, evaluation and prediction."""
 
 import copy
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -11,17 +11,18 @@ import torch
 from torch import Tensor
 
 from flambeau.config import Binding
-from flambeau.config.job import RANGES, LabelSetting, label_columns
-from flambeau.config.settings import close_to
-from flambeau.data import crossing
-from flambeau.data.arrow_columns import holds_text, to_columns
+from flambeau.config.job import LabelSetting, label_columns
+from flambeau.data.arrow_columns import holds_text, items_are_text, to_columns
 from flambeau.data.batch import Batch, Column
 from flambeau.data.filling import Filling
+from flambeau.data.integer_columns import holds_ids, ids_or_numbers, plain_integers
 from flambeau.data.jagged import Jagged
-from flambeau.data.label_map import map_labels
-from flambeau.data.matching import STACKED, match, quoted
+from flambeau.data.label_map import map_labels, numbers_in, refuse_text
+from flambeau.data.matching import STACKED, match, quoted, require_column
+from flambeau.data.memory_columns import expand_columns, texts_of
 from flambeau.data.parameters import batch_parameter, parameters_of, takes_bags
-from flambeau.data.stacking import refuse_times, stack, text_among_numbers
+from flambeau.data.raw_columns import Expand, Features, Operations, Shorthand
+from flambeau.data.stacking import flat_stacks, refuse_times, stack, stack_flat, text_among_numbers
 from flambeau.errors import DataError, ModelError
 
 Label = Tensor | dict[str, Tensor] | None
@@ -37,11 +38,27 @@ class Shape:
     labels: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What is done with rows of a schema.
+
+    `keys` are kept as they are, `flat` are stacks to make at once, `others` all other columns.
+    """
+
+    schema: pa.Schema
+    operations: Operations | None
+    keys: tuple[str, ...]
+    flat: Mapping[str, tuple[str, ...]]
+    others: list[str]
+
+
 @final
 class Binder:
     """Gives the model its arguments, and the loss its label and weight, from a batch.
 
-    `dtype` is that of the model's weights: floating-point inputs are brought to it.
+    `dtype` is that of the model's weights: floating-point inputs are brought to it. With
+    `features`, the columns of `shape` are made of raw ones, which are what it reads. `expand` gives
+    the operations that make ids of texts, and crosses; without it, texts are no inputs.
     """
 
     def __init__(
@@ -52,6 +69,8 @@ class Binder:
         dtype: torch.dtype = torch.float32,
         *,
         whole_batch: bool = False,
+        features: Features | None = None,
+        expand: Expand | None = None,
     ) -> None:
         self._settings = settings
         self.dtype = dtype
@@ -66,15 +85,20 @@ class Binder:
         read = [name for name in self._used() if name not in settings.crosses]
         read += [name for members in settings.crosses.values() for name in members]
         for name in [*read, *(settings.hash.keys() - settings.crosses.keys())]:
-            self._check(name)
+            require_column(name, shape.columns)
         self.stacks = self._stacks()
         wants_all = whole_batch or self._batch_parameter is not None
         #: What `forward` gets: columns, and stacks by their names.
         self.inputs = (*self._positional, *self._named.values())
+        used = shape.columns if wants_all else tuple(dict.fromkeys(read))
+        self._keeps_all = used == shape.columns
+        self._raw = None if features is None else features.reader(used)
         #: The columns to read: those that are used, or all.
-        self.columns = shape.columns if wants_all else tuple(dict.fromkeys(read))
+        self.columns = used if self._raw is None else self._raw.columns
         self._nullable = frozenset(self.label_columns())
-        self._salts = self._input_salts()
+        self._shorthand = self._described()
+        self._expand = expand
+        self._plan: _Plan | None = None
         self._bags = frozenset(
             column
             for name, column in self._arguments()
@@ -84,7 +108,8 @@ class Binder:
         self._narrow = frozenset(narrow) - self._other_uses()
         self._hashed: set[str] = set()
         self._numbers: frozenset[str] = frozenset()
-        fillable = set(self.columns) - self._nullable if wants_all else self._salts.keys()
+        salts = self._shorthand.salts
+        fillable = set(used) - self._nullable if wants_all else salts.keys()
         self._filling = Filling(settings.fill, fillable, self.stacks.values())
 
     @property
@@ -105,6 +130,7 @@ class Binder:
         changed = copy.copy(self)
         changed._numbers = self._numbers.union(numbers)
         changed._filling = self._filling.with_numbers(changed._numbers)
+        changed._plan = None
         return changed
 
     def prepare(self, rows: Batch | pa.RecordBatch) -> Batch:
@@ -113,14 +139,61 @@ class Binder:
 
     def read(self, records: pa.RecordBatch) -> Batch:
         """Rows as they come from files, assembled."""
-        self._hashed |= {name for name in self._salts if holds_text(records.schema, name)}
-        refuse_times(records.schema, self._taken_as_numbers(records.schema))
-        filled = self._filling.in_records(records)
-        columns = to_columns(filled, self._nullable, self._salts, self._bags, self._narrow)
-        for name in self._hashed.intersection(self._settings.keys):
-            as_it_is = records.select([name]).rename_columns([_key(name)])
-            columns |= to_columns(as_it_is)
-        return self.assemble(Batch(columns, records.num_rows))
+        made = records if self._raw is None else self._raw(records)
+        plan = self._plan_for(made.schema)
+        keys = plan.keys if self._raw is None else self._settings.keys
+        kept = [name for name in keys if name in records.schema.names]
+        if plan.operations is not None:
+            made = plan.operations(made)
+        stacked: dict[str, Column] = {}
+        for name, members in plan.flat.items():
+            stacked[name] = stack_flat([made.column(member) for member in members], self.dtype)
+        if plan.flat:
+            made = made.select(plan.others)
+        inputs = {*self._shorthand.salts, *self._shorthand.crosses}
+        filled = self._filling.in_records(made)
+        columns = to_columns(filled, self._nullable, inputs, self._bags, self._narrow)
+        if kept:
+            as_they_are = records.select(kept).rename_columns([_key(name) for name in kept])
+            columns |= to_columns(as_they_are, frozenset(as_they_are.schema.names))
+        self._plain(columns)
+        return self._assembled(columns, Batch(stacked, records.num_rows))
+
+    def _plan_for(self, schema: pa.Schema) -> "_Plan":
+        """What to do with rows of these types, which are usually those of the rows before."""
+        plan = self._plan
+        if plan is None or not plan.schema.equals(schema):
+            self._plan = plan = self._planned(schema)
+        return plan
+
+    def _planned(self, schema: pa.Schema) -> "_Plan":
+        refuse_times(schema, self._taken_as_numbers(schema))
+        texts = {name for name in self._shorthand.salts if holds_text(schema, name)}
+        self._hashed |= texts
+        operations = self._operations(schema)
+        made = schema if operations is None else operations.schema
+        flat = flat_stacks(self._flat_candidates(), made)
+        done = {member for members in flat.values() for member in members}
+        others = [name for name in made.names if name not in done]
+        keys = tuple(name for name in self._settings.keys if name in texts)
+        return _Plan(schema, operations, keys, flat, others)
+
+    def _operations(self, schema: pa.Schema) -> Operations | None:
+        """What makes ids of texts, and crosses; None if there are none."""
+        given = self._shorthand
+        texts = (items_are_text(schema.field(x).type) for x in given.salts if x in schema.names)
+        if self._expand is None or not (given.crosses or any(texts)):
+            return None
+        return self._expand(given, schema)
+
+    def _flat_candidates(self) -> dict[str, tuple[str, ...]]:
+        """The stacks whose columns need no other treatment, and have no other use."""
+        if self._keeps_all:
+            return {}
+        members = [name for names in self.stacks.values() for name in names]
+        taken = self._numbers | self._other_uses() | set(self._single_inputs())
+        taken |= self._filling.columns | {x for x in members if members.count(x) > 1}
+        return {name: x for name, x in self.stacks.items() if taken.isdisjoint(x)}
 
     def _taken_as_numbers(self, schema: pa.Schema) -> frozenset[str]:
         floats = {field.name for field in schema if pa.types.is_floating(field.type)}
@@ -132,26 +205,31 @@ class Binder:
         Ids also go by the names of the parameters they are for, unless other columns do. Done once
         for a large block of rows, before it is cut into batches.
         """
-        columns = self._with_ids(batch)
+        columns: dict[str, Column] = dict(batch.columns)
+        self._plain(columns)
+        self._expanded(columns)
+        return self._assembled(columns, replace(batch, columns={}))
+
+    def _assembled(self, columns: dict[str, Column], batch: Batch) -> Batch:
+        """The batch with more columns, of which some are stacked, beside those that it has."""
         self._filling.in_columns(columns)
         for name in self.label_columns():
-            _refuse_text(columns.get(name), f"label '{name}'")
+            refuse_text(columns.get(name), f"label '{name}'")
             if name in columns:
                 columns[name] = self.as_label(name, columns[name])
-        for name, members in self._settings.crosses.items():
-            columns[name] = crossing.cross(name, [columns[member] for member in members])
+        columns |= batch.columns
         for name, members in self.stacks.items():
-            named = {member: _ids_or_numbers(columns, member) for member in members}
-            columns[name] = stack(named, self._hashed, self.dtype)
+            if name not in batch.columns:
+                named = {member: ids_or_numbers(columns, member) for member in members}
+                columns[name] = stack(named, self._hashed, self.dtype)
         for name in self._single_inputs():
-            columns[name] = self._convert(_ids_or_numbers(columns, name))
-        if self.columns != self._shape.columns:
-            parts = [*self.stacks.values(), *self._settings.crosses.values()]
-            done = {member for members in parts for member in members}
+            columns[name] = self._convert(ids_or_numbers(columns, name))
+        if not self._keeps_all:
+            done = {member for members in self.stacks.values() for member in members}
             for member in done - set(self.stacks) - set(self._single_inputs()) - self._other_uses():
-                del columns[member]
+                columns.pop(member, None)
         for argument, name in self._arguments():
-            if _holds_ids(columns[name]):
+            if holds_ids(columns[name]):
                 columns.setdefault(argument, columns[name])
         return Batch(columns, batch.size, batch.epoch, batch.index)
 
@@ -176,10 +254,10 @@ class Binder:
         if label is None:
             return None
         if isinstance(label, dict):
-            return {task: _tensor(batch, column) for task, column in label.items()}
+            return {task: numbers_in(batch, column) for task, column in label.items()}
         if isinstance(label, str):
-            return _tensor(batch, label)
-        return torch.stack([_tensor(batch, column) for column in label], dim=1)
+            return numbers_in(batch, label)
+        return torch.stack([numbers_in(batch, column) for column in label], dim=1)
 
     def as_label(self, name: str, column: Column) -> Column:
         """A label's column of the data as the loss and metrics see it."""
@@ -191,7 +269,7 @@ class Binder:
     def weight(self, batch: Batch) -> Tensor | None:
         """The weight of each row, if the job has one."""
         name = self._settings.weight
-        return None if name is None else _tensor(batch, name)
+        return None if name is None else numbers_in(batch, name)
 
     def group(self, batch: Batch) -> GroupColumn | None:
         """The group of each row, for grouped metrics."""
@@ -264,19 +342,8 @@ class Binder:
             *rest,
         ]
 
-    def _check(self, name: str) -> None:
-        if name not in self._shape.columns:
-            if set(name.split(":", 1)) <= set(self._shape.columns):
-                raise DataError(f"{name!r} is not a range of columns: {RANGES}")
-            close = close_to(name, self._shape.columns)
-            hint = f"did you mean '{close}'? The" if close else "the"
-            raise DataError(
-                f"there is no column '{name}'; {hint} data has {quoted(self._shape.columns)}"
-                f"{_delimiter_hint(self._shape.columns)}"
-            )
-
-    def _input_salts(self) -> dict[str, str]:
-        """The columns that the model sees, with what their texts are hashed with."""
+    def _described(self) -> Shorthand:
+        """The columns that the model sees, with what their texts are hashed with, and crosses."""
         crosses = self._settings.crosses
         parts = [*self.stacks.values(), *crosses.values(), self._single_inputs()]
         names = {name for members in parts for name in members} - crosses.keys()
@@ -284,41 +351,30 @@ class Binder:
         kept = {*self.label_columns(), self._settings.weight}
         kept |= {*self._settings.keys, self._settings.group} - names
         names = (names | self._settings.hash.keys()) - kept
-        return {name: self._settings.hash.get(name, name) for name in names}
+        salts = {name: self._settings.hash.get(name, name) for name in sorted(names)}
+        members = {name for each in crosses.values() for name in each}
+        unused = set() if self._keeps_all else members - set(self._used())
+        return Shorthand(salts, crosses, unused)
 
-    def _with_ids(self, batch: Batch) -> dict[str, Column]:
-        """The columns, with ids in the place of texts that come from memory."""
-        columns: dict[str, Column] = dict(batch.columns)
-        self._plain(columns)
-        for name, salt in self._salts.items():
-            column = columns.get(name)
-            if isinstance(column, np.ndarray):
-                found = pa.record_batch({name: pa.array(column, from_pandas=True)})
-                columns |= to_columns(found, salts={name: salt})
-                self._hashed.add(name)
-                if name in self._settings.keys:
-                    columns[_key(name)] = column
-        return columns
+    def _expanded(self, columns: dict[str, Column]) -> None:
+        """Put ids in the place of texts that come from memory, and crosses beside them."""
+        texts = texts_of(columns, self._shorthand)
+        if self._expand is None or not (texts or self._shorthand.crosses):
+            return
+        kept = {_key(name): columns[name] for name in texts.intersection(self._settings.keys)}
+        self._hashed |= texts
+        expand_columns(columns, self._shorthand, self._expand)
+        columns |= kept
 
     def _plain(self, columns: dict[str, Column]) -> None:
         """Make numbers of integers that the model takes as such, and int64 of other uint64.
 
-        The latter keep their bits. What other uses need as it is in the data is kept for them.
+        What other uses need as it is in the data is kept for them.
         """
-        floats = {name for name, column in columns.items() if _is_floating(column)}
-        numbers = self._numbers.union(*(x for x in self.stacks.values() if floats.intersection(x)))
-        for name, column in list(columns.items()):
-            if not isinstance(column, Tensor) or column.is_floating_point():
-                continue
-            if name in self._numbers or (name in numbers and column.dtype == torch.uint64):
-                plain = column.to(self.dtype)
-            elif column.dtype == torch.uint64:
-                plain = column.view(torch.int64)
-            else:
-                continue
-            if name in {*self._settings.keys, self._settings.group}:
-                columns[_key(name)] = column
-            columns[name] = plain
+        plain = plain_integers(columns, self._numbers, self.stacks.values(), self.dtype)
+        for name in plain.keys() & {*self._settings.keys, self._settings.group}:
+            columns[_key(name)] = columns[name]
+        columns |= plain
 
     def _convert(self, value: Tensor | Jagged) -> Tensor | Jagged:
         if isinstance(value, Jagged):
@@ -326,47 +382,6 @@ class Binder:
                 return value
             return replace(value, values=value.values.to(self.dtype))
         return value.to(self.dtype) if value.is_floating_point() else value
-
-
-def _delimiter_hint(columns: Sequence[str]) -> str:
-    """What to change if the names of all columns were read as one."""
-    found = next((sign for sign in ";\t|" if sign in columns[0]), None) if columns else None
-    if len(columns) != 1 or found is None:
-        return ""
-    return f". If that is a CSV file, give options={{'delimiter': {found!r}}} of the data"
-
-
-def _ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged:
-    column = columns[name]
-    if isinstance(column, np.ndarray):
-        raise DataError(
-            f"column '{name}' holds neither numbers nor texts nor lists of them; leave it out of "
-            "inputs= (keys= may name it)"
-        )
-    return column
-
-
-def _is_floating(column: Column) -> bool:
-    return isinstance(column, Tensor) and column.is_floating_point()
-
-
-def _holds_ids(column: Column) -> bool:
-    return isinstance(column, Jagged) or column.dtype == torch.int64
-
-
-def _refuse_text(column: Column | None, what: str) -> None:
-    if isinstance(column, np.ndarray):
-        raise DataError(f"{what} holds text or lists, not numbers; make numbers of it in the data")
-
-
-def _tensor(batch: Batch, name: str) -> Tensor:
-    column = batch[name]
-    if not isinstance(column, Tensor):
-        raise DataError(
-            f"column '{name}' holds text or lists, not numbers; leave it out of label= and weight= "
-            "(keys= may name it)"
-        )
-    return column
 
 
 def _key(name: str) -> str:

@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,23 @@ def as_files(data: Any) -> FileData:
     """The files that a path, or a list of them, stands for."""
     several = isinstance(data, list | tuple)
     return FileData(path=tuple(map(str, data)) if several else str(data))
+
+
+def files(
+    path: str | Path | Sequence[str | Path],
+    format: str | None = None,
+    *,
+    share: tuple[float, float] | None = None,
+    **options: Any,
+) -> FileData:
+    """Return files as data: with their format, unless it can be found out, and its options.
+
+    `fb.files("u.data", format="tsv", names=["user", "item", "rating", "time"])`
+
+    `share=(0, 0.8)` stands for the first four fifths of the rows.
+    """
+    found = as_files(path)
+    return FileData(path=found.path, format=format, options=options, share=share)
 
 
 def is_arrays(data: Any) -> bool:

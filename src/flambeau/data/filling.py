@@ -36,6 +36,11 @@ class Filling:
         self._stacks = tuple(stacks)
         self._numbers: frozenset[str] = frozenset()
 
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns in which it may put numbers."""
+        return frozenset(self._fill)
+
     def with_numbers(self, numbers: frozenset[str]) -> "Filling":
         """The same for a model that takes these columns as numbers."""
         changed = copy.copy(self)

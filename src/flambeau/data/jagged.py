@@ -68,11 +68,17 @@ class Jagged:
         count = len(rows) * self.width
         starts = self.offsets[:-1].view(-1, self.width)[rows].reshape(count)
         stops = self.offsets[1:].view(-1, self.width)[rows].reshape(count)
-        lengths = stops - starts
-        offsets = _offsets(lengths)
-        shifts = torch.repeat_interleave(starts - offsets[:-1], lengths)
-        places = shifts + torch.arange(len(shifts))
-        return self._of(lambda part: part[places], offsets)
+        return self._bags(starts, stops)
+
+    def bags_at(self, places: Sequence[int]) -> "Jagged":
+        """The bags at some of the `width` places of each row, copied."""
+        chosen = torch.tensor(places)
+        starts = self.offsets[:-1].view(-1, self.width)[:, chosen].reshape(-1)
+        stops = self.offsets[1:].view(-1, self.width)[:, chosen].reshape(-1)
+        row_shape = None if self.row_shape is None else (len(places),)
+        names = tuple(self.names[place] for place in places) if self.names else ()
+        found = self._bags(starts, stops, len(places))
+        return replace(found, names=names, row_shape=row_shape)
 
     def to(self, device: torch.device) -> "Jagged":
         """The same bags on `device`."""
@@ -128,13 +134,22 @@ class Jagged:
         out[self.lengths == 1] = self.ids
         return out.view(len(self), *self.row_shape)
 
-    def _of(self, change: Callable[[Tensor], Tensor], offsets: Tensor) -> "Jagged":
+    def _bags(self, starts: Tensor, stops: Tensor, width: int | None = None) -> "Jagged":
+        """The bags from `starts` to `stops` [bags], in that order."""
+        lengths = stops - starts
+        offsets = _offsets(lengths)
+        shifts = torch.repeat_interleave(starts - offsets[:-1], lengths)
+        places = shifts + torch.arange(len(shifts))
+        return self._of(lambda part: part[places], offsets, width)
+
+    def _of(
+        self, change: Callable[[Tensor], Tensor], offsets: Tensor, width: int | None = None
+    ) -> "Jagged":
         """The same change to all that there is for each id."""
         values = None if self.values is None else change(self.values)
         fields = None if self.fields is None else change(self.fields)
-        return Jagged(
-            change(self.ids), offsets, values, fields, self.width, row_shape=self.row_shape
-        )
+        width = width or self.width
+        return Jagged(change(self.ids), offsets, values, fields, width, row_shape=self.row_shape)
 
     def _refusal(self, what: str) -> str:
         """Why torch does not take these bags, with the columns in which they are not one id."""

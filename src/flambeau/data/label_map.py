@@ -1,11 +1,13 @@
-"""Labels as the loss takes them: other numbers in the place of those in the data."""
+"""Labels as the loss takes them: numbers, and others in the place of those in the data."""
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from flambeau.config.data import shown_map
+from flambeau.data.batch import Batch, Column
 from flambeau.errors import DataError
 
 
@@ -28,3 +30,20 @@ def map_labels(label: Tensor, mapping: Mapping[float, float], column: str) -> Te
             "training data: give label_map= with every label"
         )
     return out
+
+
+def refuse_text(column: Column | None, what: str) -> None:
+    """Refuse a column of texts or lists where numbers are needed."""
+    if isinstance(column, np.ndarray):
+        raise DataError(f"{what} holds text or lists, not numbers; make numbers of it in the data")
+
+
+def numbers_in(batch: Batch, name: str) -> Tensor:
+    """The column, which must hold numbers."""
+    column = batch[name]
+    if not isinstance(column, Tensor):
+        raise DataError(
+            f"column '{name}' holds text or lists, not numbers; leave it out of label= and weight= "
+            "(keys= may name it)"
+        )
+    return column

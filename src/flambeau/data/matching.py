@@ -4,9 +4,11 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from flambeau.config.job import RANGES
 from flambeau.config.plural import number_of
+from flambeau.config.settings import close_to
 from flambeau.data.parameters import batch_parameter
-from flambeau.errors import ModelError
+from flambeau.errors import DataError, ModelError
 
 #: The name of columns that are stacked for a parameter that is not named.
 STACKED = "inputs"
@@ -37,6 +39,27 @@ def match(
 def quoted(names: Iterable[str]) -> str:
     """Names in a message."""
     return ", ".join(f"'{name}'" for name in names)
+
+
+def require_column(name: str, columns: tuple[str, ...]) -> None:
+    """Raise an error that helps if the data has no such column."""
+    if name in columns:
+        return
+    if set(name.split(":", 1)) <= set(columns):
+        raise DataError(f"{name!r} is not a range of columns: {RANGES}")
+    close = close_to(name, columns)
+    hint = f"did you mean '{close}'? The" if close else "the"
+    raise DataError(
+        f"there is no column '{name}'; {hint} data has {quoted(columns)}{_delimiter_hint(columns)}"
+    )
+
+
+def _delimiter_hint(columns: tuple[str, ...]) -> str:
+    """What to change if the names of all columns were read as one."""
+    found = next((sign for sign in ";\t|" if sign in columns[0]), None) if columns else None
+    if len(columns) != 1 or found is None:
+        return ""
+    return f". If that is a CSV file, give options={{'delimiter': {found!r}}} of the data"
 
 
 def _given(inputs: Mapping[str, Any], parameters: Parameters) -> dict[str, str]:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from flambeau.data.batch import Batch
+from flambeau.data.raw_columns import Features
 
 #: Rows as a source gives them, for a binder.
 Rows: TypeAlias = Batch | pa.RecordBatch
@@ -51,6 +52,8 @@ class IndexedSource(ABC):
     #: when the job does not name any (array data). Empty for data with real column names.
     positional: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    #: What makes features of its columns, if it has raw ones.
+    features: Features | None = None
     #: Whether taking rows only copies memory, so that there is no wait to hide by reading ahead.
     in_memory: bool = False
 
@@ -71,6 +74,8 @@ class IndexedSource(ABC):
 class StreamedSource(ABC):
     """Shards of Arrow batches."""
 
+    #: What makes features of its columns, if it has raw ones.
+    features: Features | None = None
     #: What the user should know of these files, as sentences.
     warnings: tuple[str, ...] = ()
     #: Rows that were left out because they were bad; known after `shards`, the same everywhere.
@@ -80,6 +85,11 @@ class StreamedSource(ABC):
     @abstractmethod
     def schema(self) -> pa.Schema:
         """The columns and their types, known without reading rows."""
+
+    @property
+    def raw_schema(self) -> pa.Schema:
+        """The columns as they are in the data, if `read` changes them on the way."""
+        return self.schema
 
     @abstractmethod
     def shards(self) -> Sequence[Shard]:

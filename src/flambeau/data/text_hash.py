@@ -53,6 +53,16 @@ def _hash_all(data: Any, offsets: Any, salt: Any, out: Any) -> None:
 
 
 @kernel
+def _hash_blocks(data: Any, offsets: Any, salts: Any, out: Any) -> None:
+    """Hash the texts of several columns that stand one behind the other; `out` [columns, rows]."""
+    for column in range(out.shape[0]):
+        first = column * out.shape[1]
+        for row in range(out.shape[1]):
+            begin, end = offsets[first + row], offsets[first + row + 1]
+            out[column, row] = hash_bytes(data, begin, end, salts[column])
+
+
+@kernel
 def _combine(ids: Any, salt: Any, out: Any) -> None:
     """One id for each row of `ids` [rows, columns]; their order counts."""
     for i in range(out.size):
@@ -70,13 +80,29 @@ def salt_of(name: str) -> np.uint64:
 
 def hash_texts(texts: pa.Array, salt: str) -> Array:
     """An int64 id for each text (string or binary). Missing ones count as empty."""
+    characters, offsets = _bytes_of(texts)
+    out = np.empty(len(texts), np.int64)
+    _hash_all(characters, offsets, salt_of(salt), out)
+    return out
+
+
+def hash_columns(texts: pa.Array, salts: Array) -> Array:
+    """Ids [columns, rows] of the texts of several columns, one behind the other in one array.
+
+    `salts` (uint64) has that of each column. This is one call of a kernel, for blocks of few rows.
+    """
+    characters, offsets = _bytes_of(texts)
+    out = np.empty((len(salts), len(texts) // len(salts)), np.int64)
+    _hash_blocks(characters, offsets, salts, out)
+    return out
+
+
+def _bytes_of(texts: pa.Array) -> tuple[Array, Array]:
+    """The bytes of all texts, and where each of them begins and the last one ends."""
     wide = texts.cast(pa.large_binary())
     _, bounds, data = wide.buffers()
     offsets = np.frombuffer(bounds, np.int64)[wide.offset : wide.offset + len(wide) + 1]
-    characters = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    out = np.empty(len(wide), np.int64)
-    _hash_all(characters, offsets, salt_of(salt), out)
-    return out
+    return np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8), offsets
 
 
 def combine(columns: Sequence[Array], salt: str) -> Array:

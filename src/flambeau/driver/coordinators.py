@@ -70,6 +70,9 @@ class TrainingCoordinator(ABC):
     def lost(self, spec: RoleSpec) -> None:  # noqa: B027 - not all care
         """A role of an elastic job is gone and will be replaced."""
 
+    def replaced(self, spec: RoleSpec, checkpoint: str | None) -> None:  # noqa: B027
+        """A role of an elastic job is being started in a lost one's place, from a checkpoint."""
+
     def tick(self, now: float) -> None:  # noqa: B027 - not all care
         """Called several times a second."""
 

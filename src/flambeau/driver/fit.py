@@ -6,7 +6,9 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn, ParamSpec, TypeVar
 
@@ -23,6 +25,7 @@ from flambeau.checkpoint.new_run import new_run_directory
 from flambeau.checkpoint.run_directory import explained
 from flambeau.config import (
     AllReduce,
+    Attached,
     Binding,
     Checkpoints,
     Cluster,
@@ -39,28 +42,24 @@ from flambeau.config import (
 )
 from flambeau.config.job_file import JobFile
 from flambeau.config.settings import nearest
-from flambeau.coordination.failures import Failure
+from flambeau.coordination.failures import Cause, Failure
 from flambeau.coordination.payloads import InitialWeights, TrainingPayload
+from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.data.data_loaders import is_data_loader, taken_over
+from flambeau.driver.elsewhere import is_elsewhere
 from flambeau.driver.job_packager import JobPackager
 from flambeau.driver.label_mapping import with_label_map
 from flambeau.driver.launching import run_topology
 from flambeau.driver.observers import Memory, make_observers
 from flambeau.driver.outcome import Outcome
 from flambeau.driver.result import Result, make_report
+from flambeau.driver.spmd import comparable, together
 from flambeau.driver.topology import cluster_of, make_topology, require_room
 from flambeau.errors import CheckpointError, ConfigError, WorkerFailedError, WorkerLostError
 from flambeau.observe import Event, Observer, Observers
 from flambeau.runs import import_folders
 
-_WAYS_ON = (
-    ". The same call goes on from the last checkpoint; with recovery.max_restarts=n the job does "
-    "so by itself, n times"
-)
-
 Resume = Literal["auto", "always", "never"] | bool
-
-
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 
@@ -89,6 +88,7 @@ def fit(
     train: Any,
     valid: Any = None,
     *,
+    features: Any = None,
     inputs: Any = None,
     label: Any = None,
     label_map: Mapping[float, float] | None = None,
@@ -130,6 +130,8 @@ def fit(
     `train` and `valid` are `(x, y)` arrays or tensors, a dict of columns, a DataFrame (pandas,
     Polars, Spark) or Arrow table, a Dataset, a path or glob (Parquet, CSV, Arrow, idx, CIFAR, image
     folder), a DataLoader, or `f(shard) -> DataLoader`.
+    `features` is an `ft.Pipeline` of raw columns, a features.yaml or the folder of a saved one. It
+    is fitted on `train` unless it is already; runs and exports hold it.
     `inputs`, `label`, `weight`, `keys` and `group` say which columns go where; texts among the
     inputs become ids by hash (columns that share a table share a salt: `hash={"history": "item"}`),
     and `crosses` makes columns of ids from others, `{"user_x_ad": ["user", "ad"]}`; `fill` stands
@@ -149,16 +151,32 @@ def fit(
     given = dict(locals())
     try:
         # First: how many workers there are, and all that depends on it, follows from the cluster.
-        given["cluster"] = cluster_of(cluster)
-        run = RunDirectory(run_dir) if run_dir is not None else new_run_directory(_name_of(model))
-        with run.lock(), JobPackager(run.path, given["cluster"]) as description:
-            settings = _settings(description, given)
-            result = run_job(run, settings, description, resume=resume, init_from=init_from)
+        given["cluster"] = where = cluster_of(cluster)
+        folders: list[Path] = []
+        if is_elsewhere(where):
+            folders = [Path(run_dir or new_run_directory(_name_of(model)).path)]
+            given["run_dir"] = folders[0]
+        result = together(where, "fb.fit", comparable(given), partial(_fit, given), folders)
     except errors.FlambeauError as error:
         # The message says it all: the frames between here and where it was raised are ours.
         raise error.with_traceback(None) from None
     result.valid = valid
+    result.attached = where if isinstance(where, Attached) else None
+    result.is_driver |= is_elsewhere(where)
     return result
+
+
+def _fit(given: dict[str, Any], cluster: Cluster) -> Result:
+    """Run the job of `fit` in the process that drives it."""
+    given = given | {"cluster": cluster}
+    run_dir, model = given["run_dir"], given["model"]
+    run = RunDirectory(run_dir) if run_dir is not None else new_run_directory(_name_of(model))
+    with run.lock(), JobPackager(run.path, cluster) as description:
+        used = (given[name] for name in ("features", "train", "valid", "observe"))
+        given |= description.add_features(*used)
+        settings = _settings(description, given)
+        resume, init_from = given["resume"], given["init_from"]
+        return run_job(run, settings, description, resume=resume, init_from=init_from)
 
 
 def _settings(description: JobPackager, given: dict[str, Any]) -> JobSettings:
@@ -195,7 +213,7 @@ def run_job(
     watching: Sequence[Observer] = (),
 ) -> Result:
     """Run a described job in its (locked) directory; those `watching` are told what happens."""
-    with explained(run.path):
+    with explained(run.path, own_files=True):
         return _run_job(run, settings, description, resume, init_from, watching)
 
 
@@ -216,6 +234,7 @@ def _run_job(
     run.remove_leftovers()
     repair_pointers(run)
     description.packer.write(run.code)
+    description.write_features(run.code)
     import_folders.remember(run.code)
     start = _initial_checkpoint(initial["run"]) if initial and not goes_on else None
     run.report.unlink(missing_ok=True)
@@ -231,25 +250,55 @@ def _run_job(
     try:
         for text in filter(None, (recognised, forgotten)):
             observer.observe(Event("warning", started, {"text": text}))
-        outcome = run_topology(
-            make_topology(run, settings, resumes=goes_on, initial=start),
-            settings.cluster,
-            observer,
-            settings.recovery,
-            payload,
-            description.fds,
-            description.frames,
-            graceful=True,
-        )
+        with _reported(partial(_conclude, run, settings, observer, memory, started), memory):
+            outcome = run_topology(
+                make_topology(run, settings, resumes=goes_on, initial=start),
+                settings.cluster,
+                observer,
+                settings.recovery,
+                payload,
+                description.fds,
+                description.frames,
+                graceful=True,
+            )
         prune(run, settings.checkpoints.keep)
-        report = make_report(outcome, memory, settings, started)
-        write_atomically(run.report, json.dumps(report, indent=1).encode())
-        _observe_dropped(observer, report["rows"])
-        _observe_end(observer, outcome, memory)
+        _conclude(run, settings, observer, memory, started, outcome)
     finally:
         observer.close()
-    _raise_if_failed(outcome, run, memory)
+    _raise_if_failed(outcome, run, memory, settings.recovery)
     return Result(run, settings, outcome, memory)
+
+
+@contextmanager
+def _reported(conclude: Callable[[Outcome], None], memory: Memory) -> Iterator[None]:
+    """Report an error of the cluster as the end of the job, and raise it."""
+    try:
+        yield
+    except Exception as error:
+        known = isinstance(error, errors.FlambeauError)
+        text = str(error) if known else f"{type(error).__name__}: {error}"
+        spec = RoleSpec(Role.WORKER, 0, 1, 0, 1, 0, 0)  # no role has failed
+        failure = Failure(spec, Cause.USER_ERROR, text)
+        try:
+            conclude(Outcome(failure=failure, restarts=memory.restarts))
+        except OSError as refused:  # perhaps what has ended the job: a full disk
+            error.add_note(f"this could not be written to report.json: {refused}")
+        raise
+
+
+def _conclude(
+    run: RunDirectory,
+    settings: JobSettings,
+    observer: Observer,
+    memory: Memory,
+    started: float,
+    outcome: Outcome,
+) -> None:
+    """Write how the job ended, for people and programs."""
+    report = make_report(outcome, memory, settings, started)
+    write_atomically(run.report, json.dumps(report, indent=1).encode())
+    _observe_dropped(observer, report["rows"])
+    _observe_end(observer, outcome, memory)
 
 
 def _initial_weights(initial: Mapping[str, Any], start: Path | None) -> InitialWeights | None:
@@ -288,9 +337,11 @@ def _observe_end(observer: Observer, outcome: Outcome, memory: Memory) -> None:
     observer.observe(Event("job_end", time.time(), fields))
 
 
-def _raise_if_failed(outcome: Outcome, run: RunDirectory, memory: Memory) -> None:
+def _raise_if_failed(
+    outcome: Outcome, run: RunDirectory, memory: Memory, recovery: Recovery
+) -> None:
     if outcome.failure is not None:
-        raise_failure(outcome.failure, _WAYS_ON)
+        raise_failure(outcome.failure, _ways_on(run, recovery, outcome.failure))
     if outcome.interrupted is signal.SIGINT:
         raise KeyboardInterrupt(
             f"stopped at step {memory.step}; the same call with run_dir={str(run.path)!r} goes on"
@@ -299,15 +350,25 @@ def _raise_if_failed(outcome: Outcome, run: RunDirectory, memory: Memory) -> Non
         raise SystemExit(128 + outcome.interrupted)
 
 
+def _ways_on(run: RunDirectory, recovery: Recovery, failure: Failure) -> str:
+    """Return what to do about a lost process, as the end of a message."""
+    does = "resumes from the last checkpoint"
+    if not run.has_trained():
+        does = "starts from the beginning, since there is no checkpoint yet"
+    by_itself = "; with recovery.max_restarts=n the job does so by itself, n times"
+    helps = not recovery.max_restarts and failure.replaceable
+    return f". The same call {does}{by_itself if helps else ''}"
+
+
 def raise_failure(failure: Failure, ways_on: str = "") -> NoReturn:
     """Raise, in the driver, what ended a role: causes that need no traceback as what they are.
 
     `ways_on` is added to the message where a process was lost.
     """
     if failure.traceback:
-        raise WorkerFailedError(f"{failure.spec.name} failed", failure.traceback)
+        raise WorkerFailedError(f"{failure.spec.name} failed{failure.where}", failure.traceback)
     kind = getattr(errors, failure.error, WorkerLostError) if failure.error else WorkerLostError
-    raise kind(failure.message + (ways_on if kind is WorkerLostError else ""))
+    raise kind(failure.message + failure.where + (ways_on if kind is WorkerLostError else ""))
 
 
 def _name_of(model: Any) -> str:
@@ -319,8 +380,21 @@ def _name_of(model: Any) -> str:
 def run_file(job: JobFile, folder: Path) -> Result:
     """Run the job to its end; modules in `folder` (that of the job file) can be imported."""
     sys.path.insert(0, str(folder.resolve()))
-    settings = job.settings()
-    run = RunDirectory(job.run_dir)
+    given = None if "cluster" not in job.model_fields_set else job.cluster.chosen
+    arguments = comparable({name: getattr(job, name) for name in JobFile.model_fields})
+    run_dir = Path(job.run_dir)
+    where, drive = cluster_of(given), partial(_run_file, job, run_dir)
+    result = together(where, "flambeau train", arguments, drive, [run_dir])
+    result.is_driver |= is_elsewhere(where)
+    return result
+
+
+def _run_file(job: JobFile, run_dir: Path, cluster: Cluster) -> Result:
+    """Run the job of a file in the process that drives it."""
+    settings = job.settings(cluster=cluster)
+    run = RunDirectory(run_dir)
     initial = job.init_from.model_dump() if job.init_from else None
-    with run.lock(), JobPackager(run.path, settings.cluster) as description:
+    with run.lock(), JobPackager(run.path, cluster) as description:
+        given = description.add_features(job.features, settings.train, settings.valid, job.observe)
+        settings = description.with_sizes(settings.model_copy(update=given))
         return run_job(run, settings, description, resume=job.resume, init_from=initial)

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.user_code import Packer
@@ -17,16 +17,18 @@ from flambeau.config import (
     DatasetData,
     FileData,
     FrameData,
+    JobSettings,
     LoaderData,
     Local,
     OptimizerSpec,
     RemoteCluster,
     SpooledData,
 )
-from flambeau.config.data import is_frame, is_spark_frame
+from flambeau.config.data import is_frame, is_ray_dataset, is_spark_frame
 from flambeau.config.settings import Settings, nearest
 from flambeau.data.data_kinds import as_files, is_arrays, is_paths, takes_an_argument
 from flambeau.data.data_loaders import is_data_loader, rows_of
+from flambeau.data.prepared_files import prepared_folder
 from flambeau.data.sources.shared_files import RunFiles, SharedFiles, UnnamedFiles
 from flambeau.errors import ConfigError, DataError
 
@@ -46,7 +48,9 @@ class JobPackager:
 
     def __post_init__(self) -> None:
         self._shared = RunDirectory(self.directory).shared
+        self._job = RunDirectory(self.directory).job_file
         self._files = _shared_files(self.cluster, self.directory, self._shared)
+        self._features: Any = None
 
     def __enter__(self) -> Self:
         """Remove what a killed process has left; only the holder of the run's lock may do this."""
@@ -63,6 +67,48 @@ class JobPackager:
         """The descriptors that processes of this machine inherit."""
         files = self._files
         return tuple(files.descriptors) if isinstance(files, UnnamedFiles) else ()
+
+    def add_features(
+        self, features: Any, train: Any, valid: Any, observe: Any = None
+    ) -> dict[str, Any]:
+        """Return the digest of a job's features, and its data with columns by name.
+
+        Files that a pipeline has prepared bring that pipeline with them. Criteo's logs have the one
+        that stands for what their reader does.
+        """
+        given = {"features": None, "train": train, "valid": valid}
+        logs = isinstance(train, FileData) and train.format == "criteo"
+        if features is None and not logs and prepared_folder(train) is None:
+            return given
+        from flambeau.driver import job_features
+
+        if features is None and logs:
+            self._features = job_features.of_logs(train, self._job)
+        else:
+            place = self.directory
+            self._features = job_features.fitted(features, train, place, self.cluster, observe)
+        if self._features is None:
+            return given
+        tables = {
+            name: job_features.as_named(given[name], self._features) for name in ("train", "valid")
+        }
+        return {"features": self._features.digest, **tables}
+
+    def with_sizes(self, settings: JobSettings) -> JobSettings:
+        """Return settings whose model has the sizes of the features, if it asks for them."""
+        if settings.model.args.get("sizes") != "features":
+            return settings
+        from flambeau.driver import job_features
+
+        model = job_features.with_sizes(settings.model, settings.binding, self._features)
+        return settings.model_copy(update={"model": model})
+
+    def write_features(self, code: Path) -> None:
+        """Write the pipeline of the job's features beside the user's code."""
+        if self._features is not None:
+            from flambeau.driver import job_features
+
+            job_features.write(self._features, code)
 
     def model(self, model: Any) -> CodeRef:
         """An instance, a class or a function that builds one, or a reference."""
@@ -133,12 +179,10 @@ class JobPackager:
         if is_paths(data):
             return as_files(data)
         if is_spark_frame(data):
-            for column in binding.labels:
-                if column not in data.columns:
-                    hint = nearest(column, data.columns)
-                    raise DataError(f"{name}= has no column '{column}', which is a label; {hint}")
-            self.frames[name] = data
-            return SpooledData(name=name, columns=tuple(data.columns))
+            return self._engine_frame(data, name, binding, "spark", tuple(data.columns))
+        if is_ray_dataset(data):
+            data, columns = _with_columns(data, name)
+            return self._engine_frame(data, name, binding, "ray", columns)
         if is_frame(data):
             return self._frame(data, name)
         if is_arrays(data):
@@ -151,6 +195,21 @@ class JobPackager:
             f"{name}= is a {type(data).__name__}; give (x, y) arrays, a dict of columns, a data "
             "frame, a path, a Dataset, or a function"
         )
+
+    def _engine_frame(
+        self,
+        data: Any,
+        name: str,
+        binding: Binding,
+        engine: Literal["spark", "ray"],
+        columns: tuple[str, ...],
+    ) -> SpooledData:
+        for column in binding.labels if self._features is None else ():
+            if column not in columns:
+                hint = nearest(column, columns)
+                raise DataError(f"{name}= has no column '{column}', which is a label; {hint}")
+        self.frames[name] = data
+        return SpooledData(name=name, columns=columns, engine=engine)
 
     def _frame(self, data: Any, name: str) -> FrameData:
         from flambeau.data.frames import as_table
@@ -170,6 +229,17 @@ class JobPackager:
         if takes_an_argument(function):
             return LoaderData(code=ref)
         return DatasetData(code=ref.model_copy(update={"call": True}))
+
+
+def _with_columns(dataset: Any, name: str) -> tuple[Any, tuple[str, ...]]:
+    """Return a Ray Dataset and its columns; it is executed if these are not known without that."""
+    columns = dataset.columns(fetch_if_missing=False)
+    if columns is None:
+        dataset = dataset.materialize()
+        columns = dataset.columns()
+    if columns is None:
+        raise DataError(f"{name}=: the Ray Dataset has no rows")
+    return dataset, tuple(columns)
 
 
 def _shared_files(cluster: Cluster, directory: Path, folder: Path) -> SharedFiles:

@@ -13,7 +13,7 @@ from flambeau.clusters.open_files import raise_open_files
 from flambeau.clusters.registry import open_cluster
 from flambeau.config import Recovery, RemoteCluster
 from flambeau.coordination.payloads import Payload, RunPayload
-from flambeau.driver.controller import Controller
+from flambeau.driver.control.controller import Controller
 from flambeau.driver.outcome import Outcome
 from flambeau.driver.topology import Topology
 from flambeau.observe import Observer

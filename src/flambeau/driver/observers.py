@@ -28,7 +28,8 @@ class Memory(Observer):
         self.rows_lost = 0
         self.rows_skipped = 0
         self.step = 0
-        self._rows = 0
+        self.restarts = 0
+        self.rows = 0
 
     def observe(self, event: Event) -> None:
         """Take note of progress and evaluations."""
@@ -38,13 +39,15 @@ class Memory(Observer):
             self.history.append(entry)
             self.metrics = dict(fields["metrics"])
         elif event.kind == "progress":
-            self.step, self._rows = fields["step"], fields["rows"]
+            self.step, self.rows = fields["step"], fields["rows"]
         elif event.kind == "job_start":
             # A new generation goes on from a checkpoint; what came after it is trained again.
-            self.rows_lost += max(0, self._rows - fields.get("resumed_rows", 0))
-            self._rows = fields.get("resumed_rows", 0)
+            self.rows_lost += max(0, self.rows - fields.get("resumed_rows", 0))
+            self.rows = fields.get("resumed_rows", 0)
             self.step = fields["resumed_step"]
             self.rows_skipped = fields.get("skipped_rows", 0)
+        elif event.kind == "restart":
+            self.restarts += 1
 
     def recall(self, run: RunDirectory) -> str | None:
         """Take note of rows in earlier parts of the run, some of which may be trained on again.

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from flambeau.checkpoint import RunDirectory
-from flambeau.config import JobSettings
+from flambeau.config import Cluster, JobSettings
 from flambeau.driver.observers import Memory
 from flambeau.driver.outcome import Outcome
+from flambeau.errors import CheckpointError
 
 
 def make_report(
@@ -31,6 +32,7 @@ def make_report(
         "restarts": outcome.restarts,
         "wall_seconds": round(time.time() - started, 3),
         "rows": {**rows, "skipped": memory.rows_skipped},
+        "step": memory.step,
         **summary,
         **_speed(list(outcome.summaries.values())),
         **outcome.coordinator_summary,
@@ -42,8 +44,11 @@ def make_report(
 
 
 def _rows(summary: dict[str, Any], memory: Memory) -> dict[str, int]:
-    """What became of rows, as the first worker and the observers know it."""
-    passed, dropped = int(summary.get("rows", 0)), int(summary.get("rows_dropped", 0))
+    """What became of rows, as the first worker and the observers know it.
+
+    If it was ended before it could send a summary, the observers know the last progress.
+    """
+    passed, dropped = int(summary.get("rows", memory.rows)), int(summary.get("rows_dropped", 0))
     repeated = int(summary.get("rows_repeated", 0)) + memory.rows_lost
     left_out = int(summary.get("rows_left_out", 0))
     counts = {
@@ -58,8 +63,8 @@ def _rows(summary: dict[str, Any], memory: Memory) -> dict[str, int]:
 def _free_rows(outcome: Outcome, memory: Memory) -> dict[str, int]:
     """What became of rows, as the coordinator counted them.
 
-    Rows whose updates were `lost` with a server are not applied. Updates are what workers know of,
-    so their rows are reckoned from the mean of an update.
+    Rows whose updates were `lost` with a server are not applied. Only updates are counted, so
+    their rows are reckoned from the mean of an update.
     """
     rows = dict(outcome.rows or {})
     rows["read"] += memory.rows_lost
@@ -73,9 +78,14 @@ def _free_rows(outcome: Outcome, memory: Memory) -> dict[str, int]:
 
 
 def _updates_lost(outcome: Outcome) -> int:
-    """Updates that servers had made and not saved when they were lost, as workers know it."""
+    """Updates that servers had made and not saved when they were lost.
+
+    The coordinator counts all, but for the last ones of workers that had not reported them yet. A
+    worker counts those too, if it was there before and after the loss.
+    """
     clients = [summary.get("client", {}) for summary in outcome.summaries.values()]
-    return max((client.get("updates_lost", 0) for client in clients), default=0)
+    counted = (*clients, outcome.coordinator_summary)
+    return max(int(counts.get("updates_lost", 0)) for counts in counted)
 
 
 def _speed(workers: list[dict[str, Any]]) -> dict[str, Any]:
@@ -131,6 +141,16 @@ class Result:
         #: The validation data as it was given to `fit`.
         self.valid: Any = None
         self._model: Any = None
+        #: The processes that the job ran in, of which all make the same calls; see `fb.Attached`.
+        self.attached: Cluster | None = None
+        #: Whether this process has driven the job; False in the other processes of a launcher.
+        self.is_driver = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what other processes need: no data of this one's memory, and no connections."""
+        settings = JobSettings.parse(self._settings.model_dump(mode="json"))
+        other = {"_settings": settings, "valid": None, "_model": None, "is_driver": False}
+        return {**self.__dict__, **other}
 
     @property
     def model(self) -> Any:
@@ -143,20 +163,33 @@ class Result:
         """The module with the weights of a checkpoint: `"best"`, `"latest"`, `"step-100"`."""
         from flambeau.runs.trained_run import load_model
 
+        if not self.is_driver and not self._run.path.exists():
+            raise CheckpointError(
+                f"the run directory {self._run.path} is not on this machine: only rank 0 has it. "
+                "Use the model where result.is_driver is true, or put the run into a shared folder"
+            )
         return load_model(self._run, self._settings, which)
 
     def evaluate(
-        self, data: Any = None, metrics: Sequence[str] = (), *, workers: int = 1
+        self,
+        data: Any = None,
+        metrics: Sequence[str] = (),
+        *,
+        workers: int | None = None,
+        cluster: Cluster | None = None,
     ) -> dict[str, float]:
         """Metrics of the model on `data` (by default the job's validation data).
 
-        With `workers`, so many processes evaluate parts of files, with the same result.
+        With `workers`, so many processes evaluate parts of files, with the same result; with
+        `cluster`, those of a cluster.
         """
-        from flambeau.driver.evaluate import evaluate_run
+        from flambeau.driver.parts.evaluate import evaluate_run
 
         names = tuple(metrics) or self._settings.metrics
         data = self.valid if data is None else data
-        return evaluate_run(self._run, self._settings, "latest", data, names, workers).metrics
+        return evaluate_run(
+            self._run, self._settings, "latest", data, names, workers, cluster or self.attached
+        ).metrics
 
     def predict(
         self,
@@ -165,17 +198,20 @@ class Result:
         *,
         workers: int | None = None,
         batch_size: int | None = None,
+        cluster: Cluster | None = None,
     ) -> Any:
         """Predictions for `data`, in order: an Arrow table, or with `out` how many rows are there.
 
         `out` is a .parquet or .csv file, or a folder: then files are predicted by `workers`
-        processes, and the same call goes on after a crash.
+        processes, here or on a `cluster` whose machines all see the folder, and the same call goes
+        on after a crash.
         """
-        from flambeau.driver.predict import predict_run
+        from flambeau.driver.parts.predict import predict_run
         from flambeau.runs.prediction import PredictionOptions
 
         options = PredictionOptions(workers, batch_size)
-        return predict_run(self._run, self._settings, "latest", data, out, options)
+        given = (self._run, self._settings, "latest", data, out)
+        return predict_run(*given, options, cluster=cluster or self.attached)
 
     def export(
         self,

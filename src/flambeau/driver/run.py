@@ -3,8 +3,11 @@
 import os
 import pickle
 import signal
+import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -16,8 +19,9 @@ from flambeau.coordination.roles import Role
 from flambeau.driver.fit import raise_failure
 from flambeau.driver.launching import run_topology
 from flambeau.driver.outcome import Outcome
+from flambeau.driver.spmd import comparable, together
 from flambeau.driver.topology import Topology, cluster_of
-from flambeau.observe import Observer, display
+from flambeau.observe import Observer, OutputFiles, display
 from flambeau.roles.function import load, store
 
 Value = TypeVar("Value")
@@ -32,11 +36,17 @@ def run(
     function and its results may be anything that can be pickled, also from a notebook.
     """
     cluster = cluster_of(cluster)
+    arguments = comparable({"function": function, "cluster": cluster})
+    return together(cluster, "fb.run", arguments, partial(_run, (function, args, kwargs)))
+
+
+def _run(call: Any, cluster: Cluster) -> list[Any]:
+    """Call a function in the process that drives the job."""
     if isinstance(cluster, RemoteCluster):
-        return _run_elsewhere((function, args, kwargs), cluster)
+        return _run_elsewhere(call, cluster)
     descriptors = [_anonymous_file() for _ in range(cluster.workers + 1)]
     try:
-        store(descriptors[0], (function, args, kwargs))
+        store(descriptors[0], call)
         payload = FunctionFiles(descriptors[0], descriptors[1:])
         outcome = launch_roles(Role.FUNCTION, cluster, payload, tuple(descriptors))
         finish(outcome)
@@ -54,26 +64,51 @@ def _run_elsewhere(call: Any, cluster: Cluster) -> list[Any]:
     return [pickle.loads(outcome.summaries[rank]["result"]) for rank in range(cluster.workers)]
 
 
-def run_script(program: str, arguments: list[str], cluster: Cluster, *, module: bool) -> int:
-    """Run a script, or a module by its name, on every process of the cluster.
+def run_script(
+    payload: ScriptPayload,
+    cluster: Cluster | None,
+    *,
+    max_restarts: int = 0,
+    logs: Path | None = None,
+) -> int:
+    """Run a script, a module or another program on every process of the cluster.
 
     Returns 0, or the exit code of the first process that ended itself with another or was killed.
+    All of them start again after that, up to `max_restarts` times. With `logs`, what each of them
+    prints goes into a file of that folder.
     """
-    payload = ScriptPayload(program, arguments, module)
-    outcome = launch_roles(Role.SCRIPT, cluster_of(cluster), payload, ())
+    cluster = cluster_of(cluster)
+    compared = {"program": payload.program, "arguments": payload.arguments, "cluster": cluster}
+    run = partial(_run_script, payload, Recovery(max_restarts=max_restarts), logs)
+    return together(cluster, "flambeau run", comparable(compared), run)
+
+
+def _run_script(
+    payload: ScriptPayload, recovery: Recovery, logs: Path | None, cluster: Cluster
+) -> int:
+    observer = display("lines", every_seconds=5.0) if logs is None else OutputFiles(logs)
+    outcome = launch_roles(Role.SCRIPT, cluster, payload, (), observer, recovery)
     failure = outcome.failure
     if failure is not None and failure.cause is Cause.DIED and outcome.interrupted is None:
+        sys.stderr.write(f"{failure.message}{failure.where}\n")
         return failure.exit_code
     finish(outcome)
     return 0
 
 
-def launch_roles(role: Role, cluster: Cluster, payload: Payload, fds: tuple[int, ...]) -> Outcome:
+def launch_roles(
+    role: Role,
+    cluster: Cluster,
+    payload: Payload,
+    fds: tuple[int, ...],
+    observer: Observer | None = None,
+    recovery: Recovery | None = None,
+) -> Outcome:
     """Run one role per worker to its end, showing what they print, by rank."""
-    observer: Observer = display("lines", every_seconds=5.0)
+    observer, recovery = observer or display("lines", every_seconds=5.0), recovery or Recovery()
     try:
         topology = Topology(cluster.workers, role)
-        return run_topology(topology, cluster, observer, Recovery(), payload, fds, graceful=False)
+        return run_topology(topology, cluster, observer, recovery, payload, fds, graceful=False)
     finally:
         observer.close()
 

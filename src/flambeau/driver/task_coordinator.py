@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, final
 
 import msgspec
 
+from flambeau.checkpoint.references import step_of
 from flambeau.config import JobSettings
 from flambeau.config.strategies import ParameterServer
 from flambeau.coordination.clocks import Clocks
@@ -26,6 +28,7 @@ from flambeau.coordination.task_messages import (
 )
 from flambeau.coordination.tasks import DynamicPlan
 from flambeau.driver.async_progress import AsyncProgress
+from flambeau.driver.control.lost_updates import LostUpdates
 from flambeau.driver.coordinators import PROGRESS_SECONDS, TrainingCoordinator
 
 
@@ -63,6 +66,7 @@ class TaskCoordinator(TrainingCoordinator):
         self._carried: dict[str, Any] = {}
         self._informed: set[int] = set()
         self._progress = AsyncProgress()
+        self._lost_updates = LostUpdates()
         self._told = time.monotonic()
 
     # What arrives
@@ -104,6 +108,11 @@ class TaskCoordinator(TrainingCoordinator):
         self._leave(spec.rank)
         self._hand_out_to_all()
 
+    def replaced(self, spec: RoleSpec, checkpoint: str | None) -> None:
+        """A new server has only the updates of its checkpoint; the plan continues where it was."""
+        if spec.role is Role.SERVER and checkpoint is not None:
+            self._lost_updates.restored(step_of(Path(checkpoint)), self._progress.step)
+
     def stop(self) -> None:
         """Call all together, for the last time."""
         self.stopping = True
@@ -132,8 +141,14 @@ class TaskCoordinator(TrainingCoordinator):
         return {**counts, "left_out": rows.left_out} if rows.left_out else counts
 
     def summary(self) -> dict[str, Any]:
-        """How far it came."""
-        return {"step": self._progress.step, "sync_points": self._sync_points}
+        """How far it came, if it has begun."""
+        if self._plan is None:
+            return {}
+        return {
+            "step": self._progress.step,
+            "sync_points": self._sync_points,
+            "updates_lost": self._lost_updates.count,
+        }
 
     # Tasks
 
@@ -146,6 +161,7 @@ class TaskCoordinator(TrainingCoordinator):
             self._plan.load(data.state["plan"], whole_epoch=data.state.get("other_parts", False))
             self._progress.step = self._evaluated_at = self._saved_at = data.state["step"]
             self._progress.rows = self._plan.rows.applied + self._plan.rows.dropped
+            self._lost_updates = LostUpdates(data.state.get("updates_lost", 0))
         if self._settings.max_steps is not None:
             left = max(0, self._settings.max_steps - self._progress.step)
             self._budget = StepBudget(left, self._settings.cluster.workers)
@@ -250,6 +266,8 @@ class TaskCoordinator(TrainingCoordinator):
         if message.complete:
             self._plan.task_done(rank, message.task, epoch=epoch)
         self._progress.add(message, new)
+        if self._sync_point is not None:
+            self._lost_updates.saved(self._sync_point.step, self._progress.step)
         if self._budget is not None:
             self._budget.made(rank, len(message.batches), len(new))
         if self._clocks.tick(rank, len(message.batches)):
@@ -307,7 +325,8 @@ class TaskCoordinator(TrainingCoordinator):
         self._evaluated_at = step if evaluate else self._evaluated_at
         if save:
             self._saved_at, self._save_soon = step, False
-        plan = {"plan": self._plan.dump(), "step": step}
+        lost = self._lost_updates.count
+        plan = {"plan": self._plan.dump(), "step": step, "updates_lost": lost}
         stops = last and self.stopping and not self._finished()
         self._sync_point = SyncPoint(
             self._sync_points, step, epoch, evaluate, save, last, plan, self._carried, stops

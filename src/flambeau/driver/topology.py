@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flambeau.checkpoint import RunDirectory
+from flambeau.clusters.attached.launchers import detected
 from flambeau.clusters.file_transfer.carrier import Carrier
-from flambeau.config import Cluster, JobSettings, Local, RemoteCluster, Settings
+from flambeau.config import Attached, Cluster, JobSettings, Local, RemoteCluster, Settings
 from flambeau.config.plural import number_of
 from flambeau.config.strategies import AllReduce, ParameterServer
 from flambeau.coordination.file_messages import AgentJoined
 from flambeau.coordination.placement import place_roles
 from flambeau.coordination.roles import Role, RoleSpec
+from flambeau.driver.control.starting_points import StartingPoints
 from flambeau.driver.coordinators import PassiveCoordinator, RoundCoordinator, TrainingCoordinator
-from flambeau.driver.starting_points import StartingPoints
 from flambeau.driver.task_coordinator import TaskCoordinator
 from flambeau.errors import ConfigError
 from flambeau.kernels.cores import usable_cores
@@ -27,9 +28,13 @@ class _Given(Settings):
 
 
 def cluster_of(given: Cluster | None) -> Cluster:
-    """Return the cluster that is given, resolved; by default one worker on this machine."""
+    """Return the cluster that is given, as settings.
+
+    By default that is all processes of the launcher that has started this one, if there are others,
+    otherwise one worker on this machine.
+    """
     if given is None:
-        return Local()
+        return Local() if detected() is None else Attached()
     if isinstance(given, int):
         raise ConfigError(f"cluster={given}: give fb.Local({given}) for workers of this machine")
     return _Given(cluster=given).cluster.resolved()
@@ -80,13 +85,15 @@ def make_topology(
         servers=0 if isinstance(strategy, AllReduce) else strategy.servers,
         coordinator=_coordinator(settings),
         starts=StartingPoints(run, resumes=resumes),
-        carrier=_carrier(run, settings, initial),
+        carrier=make_carrier(run, settings.cluster, settings.checkpoints.keep, initial),
         labels=settings.binding.labels,
     )
 
 
-def _carrier(run: RunDirectory, settings: JobSettings, initial: Path | None) -> Carrier | None:
-    cluster = settings.cluster
+def make_carrier(
+    run: RunDirectory, cluster: Cluster, keep: int, initial: Path | None = None
+) -> Carrier | None:
+    """Return what brings a run's files to machines that do not see them; None if all do."""
     if not isinstance(cluster, RemoteCluster):
         return None
     depot = None
@@ -99,7 +106,7 @@ def _carrier(run: RunDirectory, settings: JobSettings, initial: Path | None) -> 
         depot = Depot(f"{cluster.depot.rstrip('/')}/flambeau-{uuid.uuid4().hex}")
         file_system(depot.url)  # what cannot be opened is an error at once
     limit = cluster.carry_mb << 20
-    return Carrier(run, settings.checkpoints.keep, initial, limit, depot)
+    return Carrier(run, keep, initial, limit, depot)
 
 
 def require_room(settings: JobSettings) -> None:

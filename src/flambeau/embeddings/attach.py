@@ -48,18 +48,22 @@ def attach(model: nn.Module, lookups: LooksUp) -> None:
 
 @dataclass(frozen=True)
 class EarlyColumn:
-    """A column with ids of a table that are to be fetched early; `fields` as the module has it."""
+    """A column with ids of a table that are to be fetched early.
+
+    `fields` and `only` are as the module has them.
+    """
 
     spec: TableSpec
     name: str
     fields: int | None
+    only: tuple[int, ...] | None = None
 
 
 def prefetch_columns(model: nn.Module) -> list[EarlyColumn]:
     """Each table with a column of ids to fetch early, each pair once."""
     pairs = {
         (module.spec.name, module.prefetch): EarlyColumn(
-            module.spec, module.prefetch, module.fields
+            module.spec, module.prefetch, module.fields, module.only
         )
         for module in _modules(model)
         if module.prefetch is not None and module.spec.trainable

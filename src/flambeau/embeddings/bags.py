@@ -1,5 +1,7 @@
 """Which ids make a bag: what modules accept, and where bags end."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -33,6 +35,17 @@ def check_fields(table: str, ids: Tensor, fields: int) -> None:
             f"table '{table}': ids have shape {tuple(ids.shape)}; give one id for each of {fields} "
             "fields, [rows, fields]"
         )
+
+
+def checked_places(table: str, fields: int | None, only: Sequence[int]) -> tuple[int, ...]:
+    """The fields that a look-up is for, if they are some of all, in ascending order."""
+    places = tuple(only)
+    if fields is None or not places or list(places) != sorted({*places} & {*range(fields)}):
+        raise ModelError(
+            f"table '{table}': only={places} with fields={fields}; give some fields from 0 to "
+            "fields - 1, in ascending order"
+        )
+    return places
 
 
 def check_width(table: str, ids: Jagged, fields: int | None, pooling: str) -> None:

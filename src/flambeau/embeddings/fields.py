@@ -10,6 +10,9 @@ from flambeau.data.jagged import Jagged
 from flambeau.kernels.compiled import kernel
 from flambeau.kernels.mixing import mix
 
+#: The fields that a table has, in ascending order; None: all.
+Only = tuple[int, ...] | None
+
 
 @kernel
 def _salt(ids: Any, fields: int, out: Any) -> None:
@@ -18,28 +21,53 @@ def _salt(ids: Any, fields: int, out: Any) -> None:
 
 
 @kernel
-def _salt_bags(ids: Any, offsets: Any, fields: int, out: Any) -> None:
+def _salt_bags(ids: Any, offsets: Any, salts: Any, out: Any) -> None:
     for bag in range(offsets.size - 1):
-        salt = np.int64(mix(bag % fields + 1))
+        salt = salts[bag % salts.size]
         for i in range(offsets[bag], offsets[bag + 1]):
             out[i] = ids[i] ^ salt
 
 
-def field_ids(ids: Tensor | Jagged, fields: int) -> Tensor:
+@kernel
+def _salt_places(ids: Any, salts: Any, places: Any, out: Any) -> None:
+    for row in range(ids.shape[0]):
+        for n in range(places.size):
+            out[row, n] = ids[row, places[n]] ^ salts[n]
+
+
+@kernel
+def _salts(places: Any, out: Any) -> None:
+    for n in range(places.size):
+        out[n] = np.int64(mix(places[n] + 1))
+
+
+def field_ids(ids: Tensor | Jagged, fields: int, only: Only = None) -> Tensor:
     """The ids [n] in the table for those of a tensor [..., fields], or of bags of that width.
 
     An id and its field are put together by exclusive or with 64 bits of the field's own: twice the
-    same field gives the id back.
+    same field gives the id back. With `only`, the ids are those of these fields, in that order.
     """
+    places = np.arange(fields) if only is None else np.array(only, np.int64)
     if isinstance(ids, Jagged):
-        given = ids.ids.cpu().numpy()
+        bags = ids if only is None else ids.bags_at(only)
+        given = bags.ids.cpu().numpy()
         out = np.empty(given.size, np.int64)
-        _salt_bags(given, ids.offsets.cpu().numpy(), fields, out)
+        _salt_bags(given, bags.offsets.cpu().numpy(), _salts_of(places), out)
+    elif only is not None:
+        given = ids.reshape(-1, fields).contiguous().cpu().numpy()
+        out = np.empty((len(given), places.size), np.int64)
+        _salt_places(given, _salts_of(places), places, out)
     else:
         given = ids.reshape(-1).contiguous().cpu().numpy()
         out = np.empty(given.size, np.int64)
         _salt(given, fields, out)
-    return torch.from_numpy(out)
+    return torch.from_numpy(out.reshape(-1))
+
+
+def _salts_of(places: Any) -> Any:
+    out = np.empty(places.size, np.int64)
+    _salts(places, out)
+    return out
 
 
 def table_id(id: int, field: int) -> int:

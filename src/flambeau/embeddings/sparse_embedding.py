@@ -1,6 +1,7 @@
 """An embedding whose rows are in a table, not in the model."""
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any, Literal, final
 
 import torch
@@ -31,8 +32,12 @@ class SparseEmbedding(TableModule):
 
     With `fields`, ids are [rows, fields], or a `Jagged` of that width: equal ids of different
     fields have different rows, and the result is [rows, fields, dim], bags pooled. A `Jagged` of
-    one bag in a row will do if its ids know their fields, or if there is one for each.
+    one bag in a row will do if its ids know their fields, or if there is one for each. With
+    `only`, ids are given for all fields, and the result is that of these, [rows, len(only), dim].
     """
+
+    # Modules that were saved before there was such a setting do not have it.
+    only: tuple[int, ...] | None = None
 
     def __init__(
         self,
@@ -42,10 +47,12 @@ class SparseEmbedding(TableModule):
         *,
         include_last_offset: bool = False,
         fields: int | None = None,
+        only: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         self.spec, self.prefetch, self.include_last_offset = spec, prefetch, include_last_offset
         self.fields = fields
+        self.only = None if only is None else bags.checked_places(spec.name, fields, only)
         self.pooling = pooling or "none"
         if self.pooling not in POOLINGS:
             hint = nearest(self.pooling, POOLINGS)
@@ -120,19 +127,28 @@ class SparseEmbedding(TableModule):
         if self.fields is not None:
             ids = self._by_field(ids, self.fields)
         bags.check_width(name, ids, self.fields, self.pooling)
+        found = self._rows(ids)
+        if self.only is not None:
+            ids = self._chosen(ids, self.only)
         ends = ids.offsets.int().cpu()
         if self.pooling == "none" and ids.row_shape is not None:
             shape = (len(ids), *ids.row_shape, self.spec.dim)
-            return row_functions.pool(*self._rows(ids), ends, "sum").view(shape).to(device)
+            return row_functions.pool(*found, ends, "sum").view(shape).to(device)
         if self.pooling == "none":
-            rows, mask = row_functions.padded(*self._rows(ids), ends)
+            rows, mask = row_functions.padded(*found, ends)
             return rows.to(device), mask.to(device)
         weights = ids.values
         if weights is not None:
             bags.check_weights(name, self.pooling, ids.ids, weights, self.dtype)
             weights = weights.cpu()
         shape = (len(ids),) if ids.width == 1 and self.fields is None else (len(ids), ids.width)
-        return self._pooled(*self._rows(ids), ends, weights, shape, device)
+        return self._pooled(*found, ends, weights, shape, device)
+
+    def _chosen(self, ids: Jagged, only: tuple[int, ...]) -> Jagged:
+        assert self.fields is not None, "checked with only"
+        if self.lookups is None:
+            return ids.bags_at(only)
+        return self.lookups.folds.chosen(ids, self.fields, only)
 
     def _by_field(self, ids: Jagged, fields: int) -> Jagged:
         grouped = by_field if self.lookups is None else self.lookups.folds.grouped
@@ -160,7 +176,8 @@ class SparseEmbedding(TableModule):
 
     def _each(self, ids: Tensor) -> Tensor:
         rows = row_functions.take(*self._rows(ids))
-        return rows.view(*ids.shape, self.spec.dim).to(ids.device)
+        shape = ids.shape if self.only is None else (*ids.shape[:-1], len(self.only))
+        return rows.view(*shape, self.spec.dim).to(ids.device)
 
     def _padded(self, ids: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
         ends = self._ends(ids, offsets)
@@ -174,7 +191,7 @@ class SparseEmbedding(TableModule):
 
     def _rows(self, ids: Tensor | Jagged) -> tuple[Tensor, Tensor]:
         if self.lookups is not None:
-            flat = self.lookups.folds.flat(ids, self.fields)
+            flat = self.lookups.folds.flat(ids, self.fields, self.only)
             return self.lookups.rows(self.spec, flat, self.learns)
         if self.learns:
             raise ModelError(
@@ -189,7 +206,10 @@ class SparseEmbedding(TableModule):
                 "result.model of its run"
             )
         row = torch.from_numpy(default_row(self.spec))
-        count = len(ids.ids) if isinstance(ids, Jagged) else ids.numel()
+        if isinstance(ids, Jagged):
+            count = len(ids.ids if self.only is None else self._chosen(ids, self.only).ids)
+        else:
+            count = ids.numel() if self.only is None else ids[..., : len(self.only)].numel()
         return row[None], torch.zeros(count, dtype=torch.int32)
 
     def __getstate__(self) -> dict[str, Any]:

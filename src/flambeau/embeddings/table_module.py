@@ -16,5 +16,6 @@ class TableModule(nn.Module):
     spec: TableSpec
     prefetch: str | None
     fields: int | None
+    only: tuple[int, ...] | None
     lookups: Any
     copied: bool

@@ -11,7 +11,7 @@ from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.errors import ModelError
 from flambeau.inference.arguments import Arguments, Leaf
 from flambeau.inference.lookup_calls import Lookup
-from flambeau.inference.lookup_sites import replaced
+from flambeau.inference.lookup_sites import has_dense_fields, replaced
 
 
 @final
@@ -87,8 +87,21 @@ def cut_at_lookups(
 ) -> CutModel:
     """The model with the results of its look-ups as inputs, and all its tensors."""
     feed = Feed(lookups)
-    names = [name for name, value in values.items() if isinstance(value, Tensor)]
+    names = graph_inputs(model, values)
     return CutModel(replaced(model, feed.stand_in), arguments, names, ghosts(values), feed)
+
+
+def graph_inputs(model: nn.Module, values: Mapping[str, Leaf]) -> list[str]:
+    """The arguments that a graph can take: tensors, and ids of which at most some are missing.
+
+    Only models with dense fields have a use for such ids, beside looking them up.
+    """
+    in_places = has_dense_fields(model)
+    return [
+        name
+        for name, value in values.items()
+        if isinstance(value, Tensor) or (in_places and value.row_shape is not None)
+    ]
 
 
 def ghosts(values: Mapping[str, Leaf]) -> dict[str, "Ghost"]:

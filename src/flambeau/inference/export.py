@@ -24,6 +24,7 @@ from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.errors import ConfigError
 from flambeau.inference.arguments import Arguments, Leaf, take_apart
 from flambeau.inference.export_description import (
+    FEATURES,
     Bound,
     ExportDescription,
     GraphFile,
@@ -92,6 +93,8 @@ class TrainedModel:
     bound: Bound
     run: str
     checkpoint: str
+    #: The folder of the pipeline that makes its features.
+    features: Path | None = None
 
 
 def write_export(
@@ -130,7 +133,10 @@ class _Writing:
         here = known is None or known.graph.digest != described.digest
         if here:
             graph.write(folder)
-        files = {path.name: file_entry(path) for path in sorted(folder.iterdir())}
+        if self._trained.features is not None:
+            shutil.copytree(self._trained.features, folder / FEATURES)
+        written = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        files = {path.relative_to(folder).as_posix(): file_entry(path) for path in written}
         tables = {}
         for name in self._trained.tables:
             tables[name], files[tables[name].file] = self._table(folder, name)

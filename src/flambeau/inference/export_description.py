@@ -15,6 +15,8 @@ from flambeau.errors import ConfigError, DataError
 from flambeau.inference.lookup_calls import Lookup
 
 BINDING = "binding.json"
+#: The folder of an export with the pipeline of its features.
+FEATURES = "features"
 VERSION = 1
 
 
@@ -79,12 +81,15 @@ class Bound(Settings):
 
     `columns` says what those hold that the model was trained with (floats, integers or texts, or
     lists of them); `positional` are the columns that go to the parameters of forward() by position.
+    With `features`, the digest of a pipeline that stands beside it, columns are raw ones, of which
+    the pipeline makes what the binding names.
     """
 
     binding: Binding
     forward: tuple[Parameter, ...]
     positional: tuple[str, ...] = ()
     columns: dict[str, str]
+    features: str | None = None
     dtype: str
     images: Images | None = None
     loss: str | dict[str, str | None] | None = None

@@ -23,6 +23,7 @@ from flambeau.inference.cut_model import (
     cut_at_lookups,
     flat_outputs,
     ghosts,
+    graph_inputs,
     output_names,
 )
 from flambeau.inference.export_description import GraphFile, GraphInput
@@ -30,7 +31,7 @@ from flambeau.inference.graph_files import Format
 from flambeau.inference.inside_tables import MISSING
 from flambeau.inference.looking_up import LookUps
 from flambeau.inference.lookup_calls import Lookup
-from flambeau.inference.lookup_sites import Root, replaced
+from flambeau.inference.lookup_sites import graph_copy, has_dense_fields, replaced
 
 Values = Mapping[str, Leaf]
 Where = Literal["none", "inside", "outside"]
@@ -69,7 +70,8 @@ def make_graph(source: GraphSource, kind: Format) -> "MadeGraph":
     unused = graph_files.unused_inputs(program)
     names = [n for number, n in enumerate(cut.names, _count(source)) if number not in unused]
     if len(names) < len(cut.names):
-        fixed = {**cut.fixed, **{n: values[n] for n in cut.names if n not in names}}
+        dropped = {n: values[n] for n in cut.names if n not in names}
+        fixed = {**cut.fixed, **dropped, **ghosts(dropped)}
         kept = CutModel(cut.model, cut.arguments, names, fixed, cut.feed)
         program = _captured(source, kept)
     return MadeGraph(source, kind, kept, program)
@@ -156,10 +158,14 @@ class MadeGraph:
 
     def _missing(self, name: str | None) -> int | None:
         """The id for a missing one in an argument, if the model takes such: it is tried."""
-        if name is None or self.source.inside is None:
+        if name is None:
             return None
         values = self.source.cut(EXAMPLE_ROWS[0])
         ids = values[name]
+        if isinstance(ids, Jagged):
+            return MISSING[torch.int64]
+        if self.source.inside is None and not has_dense_fields(self.source.model):
+            return None
         if not isinstance(ids, Tensor) or ids.dim() > 2 or ids.dtype not in MISSING:
             return None
         missing = MISSING[ids.dtype]
@@ -167,8 +173,10 @@ class MadeGraph:
         given.view(-1)[0] = missing
         try:
             with torch.inference_mode():
-                expected = flat_outputs(self._output({**values, name: with_gaps(given, missing)}))
-                found = self.cut(*[given if n == name else values[n] for n in self.cut.names])
+                gaps = {**values, name: with_gaps(given, missing)}
+                expected = flat_outputs(self._output(gaps))
+                inputs = _inputs(self.source, self.cut, gaps, {**values, name: given})
+                found = self.cut(*inputs)
         except FAULTS:
             return None
         return missing if _same(found, expected, exact=self.source.exact) else None
@@ -188,8 +196,9 @@ def _load(kind: Format, path: Path) -> graph_files.Graph:
 def _cut_model(source: GraphSource, values: Values) -> CutModel:
     if source.where == "outside":
         return cut_at_lookups(source.model, source.arguments, source.lookups, values)
-    model = Root(source.model) if source.inside is None else replaced(source.model, source.inside)
-    names = [name for name, value in values.items() if isinstance(value, Tensor)]
+    inside = source.inside
+    model = graph_copy(source.model) if inside is None else replaced(source.model, inside)
+    names = graph_inputs(source.model, values)
     return CutModel(model, source.arguments, names, ghosts(values)).eval()
 
 
@@ -202,14 +211,20 @@ def _captured(source: GraphSource, cut: CutModel) -> Any:
 def _example(source: GraphSource, cut: CutModel, rows: int) -> list[Tensor]:
     """The inputs of the graph for so many rows."""
     values = source.cut(rows)
+    return _inputs(source, cut, values, values)
+
+
+def _inputs(source: GraphSource, cut: CutModel, looked_up: Values, values: Values) -> list[Tensor]:
+    """What look-ups give for some arguments, and the others that the graph takes as they are."""
     found: list[Tensor] = []
     if source.look_up is not None:
-        found = source.look_up(values)
+        found = source.look_up(looked_up)
         masks = [label["mask"] for label in _lookup_labels(source)]
         padded = [bool(mask) or _next(masks, n) for n, mask in enumerate(masks)]
         found = [_longer(t) if wide else t for t, wide in zip(found, padded, strict=True)]
     rest = [values[name] for name in cut.names]
-    return [*found, *(value for value in rest if not isinstance(value, Jagged))]
+    missing = MISSING[torch.int64]
+    return [*found, *(v.in_places(missing) if isinstance(v, Jagged) else v for v in rest)]
 
 
 def _next(masks: Sequence[Any], place: int) -> bool:

@@ -11,6 +11,7 @@ import torch
 from flambeau.config.data import is_frame
 from flambeau.data.frames import as_one_batch, as_table
 from flambeau.errors import DataError
+from flambeau.inference.few_rows import few_rows_together
 
 LISTS = "lists of "
 #: What a column without any value is taken for.
@@ -20,29 +21,28 @@ _EMPTY = {"floats": pa.float64(), "integers": pa.int64(), "texts": pa.string()}
 def as_records(data: Any, types: Mapping[str, str]) -> pa.RecordBatch:
     """The rows as one record batch, numbers in the types that the model was trained with."""
     try:
-        records = _records(data)
+        records = _records(data, types)
     except _NothingError as error:
         known = ", ".join(f"'{name}'" for name in types)
         needs = f"; the model knows the columns {known}" if known else ""
         raise DataError(f"{error}{needs}") from None
-    columns = {
-        name: _as_trained(name, column, types.get(name))
-        for name, column in zip(records.schema.names, records.columns, strict=True)
-    }
-    return pa.record_batch(columns)
+    names, arrays = records.schema.names, records.columns
+    pairs = zip(names, arrays, strict=True)
+    columns = [_as_trained(name, column, types.get(name)) for name, column in pairs]
+    return pa.RecordBatch.from_arrays(columns, names)
 
 
-def _records(data: Any) -> pa.RecordBatch:
+def _records(data: Any, types: Mapping[str, str]) -> pa.RecordBatch:
     if isinstance(data, pa.RecordBatch):
         return data
     if is_frame(data):
         table = as_table(data, "the data")
         return as_one_batch(table, "the data") if len(table) else _no_rows()
     if isinstance(data, Mapping):
-        return _from_columns(data)
+        return _from_columns(data, types)
     if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
         names = dict.fromkeys(str(name) for row in data for name in row)
-        return _from_columns({name: [row.get(name) for row in data] for name in names})
+        return _from_columns({name: [row.get(name) for row in data] for name in names}, types)
     if isinstance(data, Sequence) and not isinstance(data, str | bytes) and not len(data):
         return _no_rows()
     raise DataError(
@@ -59,8 +59,12 @@ def _no_rows() -> Any:
     raise _NothingError("there are no rows to predict; give at least one")
 
 
-def _from_columns(columns: Mapping[str, Any]) -> pa.RecordBatch:
-    arrays = {str(name): _array(str(name), values) for name, values in columns.items()}
+def _from_columns(columns: Mapping[str, Any], types: Mapping[str, str]) -> pa.RecordBatch:
+    together = few_rows_together(columns, types)
+    arrays = {
+        str(name): together[name] if name in together else _array(str(name), values)
+        for name, values in columns.items()
+    }
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"columns have different numbers of rows: {lengths}")

@@ -181,7 +181,17 @@ def _save_onnx(path: Path, program: Any, inputs: Sequence[str], outputs: Sequenc
     except Exception as error:
         first = str(error).strip().partition("\n")[0]
         raise ModelError(f"the model cannot be written as ONNX: {first}") from error
+    _rename_steps(made.model.graph, {*inputs, *outputs})
     made.save(str(path))
+
+
+def _rename_steps(graph: Any, taken: set[str]) -> None:
+    """Give values inside a graph other names than its inputs and outputs have been given."""
+    ends = {id(value) for value in (*graph.inputs, *graph.outputs)}
+    for node in graph:
+        for value in node.outputs:
+            if value.name in taken and id(value) not in ends:
+                value.name = f"step/{value.name}"
 
 
 def _load_onnx(path: Path, trust: bool) -> Graph:

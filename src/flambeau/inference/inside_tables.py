@@ -39,14 +39,19 @@ class InsideTable(nn.Module):
         self.register_buffer("ids", torch.from_numpy(ids.copy()))
         whole = np.concatenate([values, default[None]]).astype(default.dtype)
         self.register_buffer("values", torch.from_numpy(whole))
+        places = None if rows.only is None else torch.tensor(rows.only)
+        self.places: Tensor | None
+        self.register_buffer("places", places)
         salts = torch.tensor(field_salts(fields), dtype=torch.int64) if fields else None
-        self.register_buffer("salts", salts)
+        self.register_buffer("salts", salts if salts is None or places is None else salts[places])
         self.count = len(ids)
 
     def forward(self, ids: Any) -> Tensor | tuple[Tensor, Tensor]:
         """The rows of ids [...]: [..., dim], or pooled over the last dimension."""
         if isinstance(ids, Jagged):
             raise ModelError("a graph cannot look jagged ids up itself; use inside_mb=0")
+        if self.places is not None:
+            ids = ids.index_select(-1, self.places)
         missing = MISSING.get(ids.dtype)
         there = None if missing is None else (ids != missing)[..., None]
         ids = ids.long()

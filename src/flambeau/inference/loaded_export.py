@@ -1,7 +1,8 @@
 """An export in use: columns in, predictions out, without the model's code or a server."""
 
 from collections.abc import Sequence
-from typing import Any, final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
 
 import pyarrow as pa
 import torch
@@ -11,15 +12,20 @@ from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
 from flambeau.data.images import ImageTransform
 from flambeau.data.jagged import Jagged
+from flambeau.data.raw_columns import Features
 from flambeau.errors import DataError
 from flambeau.inference import graph_files
 from flambeau.inference.arguments import Leaf, take_apart
 from flambeau.inference.export_chain import Chain
-from flambeau.inference.export_description import Bound, GraphInput, like_forward
+from flambeau.inference.export_description import FEATURES, Bound, GraphInput, like_forward
 from flambeau.inference.exported_tables import ExportedTables
 from flambeau.inference.given_rows import as_records
 from flambeau.inference.looking_up import LookUps
 from flambeau.inference.scorer import Scorer
+from flambeau.inference.shorthands import expand
+
+if TYPE_CHECKING:
+    from flambeau.features.pipeline import Pipeline
 
 ROWS_AT_ONCE = 1 << 14
 
@@ -37,7 +43,11 @@ class LoadedExport:
             tables = ExportedTables(chain.tables())
             self._look_up = LookUps(self.description.lookups, tables)
         self._parameters = [each.name for each in self.description.forward if not each.batch]
-        self._binders: dict[tuple[str, ...], tuple[Binder, Scorer]] = {}
+        self._pipeline: Pipeline | None = None
+        if self.description.features is not None:
+            self._pipeline = load_pipeline(self.folder / FEATURES, trust=trust)
+        self._binders: dict[Any, tuple[Binder, Scorer]] = {}
+        self._last: tuple[pa.Schema, tuple[Binder, Scorer]] | None = None
 
     @property
     def id(self) -> str:
@@ -47,7 +57,7 @@ class LoadedExport:
     def predict(self, data: Any) -> pa.Table:
         """Keys that are there, and predictions, one row for each row of the data."""
         records = as_records(data, self.description.columns)
-        binder, scorer = self._bound(tuple(records.schema.names))
+        binder, scorer = self._bound(records.schema)
         return pa.Table.from_batches(
             [
                 scorer.score(binder.read(records.slice(start, ROWS_AT_ONCE)), binder)
@@ -55,11 +65,16 @@ class LoadedExport:
             ]
         )
 
-    def _bound(self, names: tuple[str, ...]) -> tuple[Binder, Scorer]:
+    def _bound(self, schema: pa.Schema) -> tuple[Binder, Scorer]:
         """How these columns meet the graph; worked out once for each set of columns."""
-        if names not in self._binders:
-            self._binders[names] = bind(self.description, names, self._forward)
-        return self._binders[names]
+        last = self._last
+        if last is not None and last[0].equals(schema):
+            return last[1]
+        known = tuple(schema.names) if self._pipeline is None else schema
+        if known not in self._binders:
+            self._binders[known] = bind(self.description, schema, self._forward, self._pipeline)
+        self._last = schema, self._binders[known]
+        return self._binders[known]
 
     def _forward(self, *positional: Any, **named: Any) -> Any:
         _, values = take_apart(positional, named, self._parameters)
@@ -77,16 +92,38 @@ class LoadedExport:
         return dict(zip(self.description.graph.outputs, tensors, strict=True))
 
 
-def bind(description: Bound, names: tuple[str, ...], model: Any) -> tuple[Binder, Scorer]:
-    """How columns of these names meet a model that was exported, and who applies it."""
+def bind(
+    description: Bound, schema: pa.Schema, model: Any, pipeline: "Pipeline | None" = None
+) -> tuple[Binder, Scorer]:
+    """How these columns meet a model that was exported, and who applies it.
+
+    With a `pipeline`, they are raw ones, of which it makes features.
+    """
+    features = None if pipeline is None else features_of(pipeline, schema)
+    names = tuple(schema.names) if features is None else features.columns
     keys = tuple(key for key in description.binding.keys if key in names)
     binding = description.binding.model_copy(update={"keys": keys, "label": None})
     shape = Shape(names, description.positional)
     dtype = getattr(torch, description.dtype)
-    binder = Binder(binding, like_forward(description.forward), shape, dtype)
+    forward = like_forward(description.forward)
+    binder = Binder(binding, forward, shape, dtype, features=features, expand=expand)
     images = description.images
     transform = None if images is None else _Images(ImageTransform(images))
     return binder, Scorer(model, description.loss, keys, transform)
+
+
+def load_pipeline(folder: Path, *, trust: bool) -> "Pipeline":
+    """Return a pipeline of features; `trust` allows operations that run code."""
+    from flambeau.features.pipeline import Pipeline  # loads Numba, which few need
+
+    return Pipeline.load(folder, trust=trust)
+
+
+def features_of(pipeline: "Pipeline", schema: pa.Schema) -> Features:
+    """Return what a pipeline makes of rows with these columns."""
+    from flambeau.features.source_features import PipelineFeatures
+
+    return PipelineFeatures(pipeline, schema)
 
 
 class _Images:

@@ -43,6 +43,6 @@ def _module(lookup: Lookup, lookups: Lookups) -> SparseEmbedding:
     dtype: Any = "fp64" if lookup.dtype == "float64" else "fp32"
     fields = len(lookup.field_salts) or None
     spec = TableSpec(lookup.table, lookup.dim, dtype=dtype)
-    module = SparseEmbedding(spec, cast(Pooling, lookup.pooling), fields=fields)
+    module = SparseEmbedding(spec, cast(Pooling, lookup.pooling), fields=fields, only=lookup.only)
     module.lookups = lookups
     return module.eval()

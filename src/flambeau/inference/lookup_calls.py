@@ -32,8 +32,9 @@ class Lookup(Settings):
 
     The ids are the `pieces` beside each other, brought to `shape` (-1: rows), or, if they are
     jagged, one argument as it is, with `fields` bags of `each` id in turn, or grouped `by_field`.
-    `field_salts` are combined with the ids by exclusive or, one for each field. With `mask`, the
-    result is padded, and a second input says what is there.
+    `field_salts` are combined with the ids by exclusive or, one for each field; with `only`, rows
+    are those of these fields. With `mask`, the result is padded, and a second input says what is
+    there.
     """
 
     table: str
@@ -42,6 +43,7 @@ class Lookup(Settings):
     pooling: str
     fields: int | None = None
     field_salts: tuple[int, ...] = ()
+    only: tuple[int, ...] | None = None
     form: Form
     pieces: tuple[ColumnRange, ...]
     shape: tuple[int, ...] = ()
@@ -160,6 +162,7 @@ def _described(call: Call, number: int, values: Mapping[str, Leaf], rows: int) -
         pooling=module.pooling,
         fields=fields,
         field_salts=field_salts(module.fields),
+        only=module.only,
         form=form,
         pieces=pieces,
         shape=shape,

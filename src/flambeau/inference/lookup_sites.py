@@ -7,6 +7,7 @@ from typing import Any, cast, final
 import torch
 from torch import nn
 
+from flambeau.embeddings.dense_fields import DenseFields
 from flambeau.embeddings.external import ExternalEmbedding, ExternalEmbeddingBag
 from flambeau.embeddings.sparse_embedding import SparseEmbedding
 from flambeau.errors import ModelError
@@ -32,7 +33,7 @@ def replaced(model: nn.Module, make: Callable[[SparseEmbedding], nn.Module]) -> 
 
     What is made is called with the ids. A module that is used twice is replaced by one.
     """
-    root = Root(copy.deepcopy(model).eval())
+    root = graph_copy(model)
     made: dict[nn.Module, nn.Module] = {}
     for parent, name, module in list(_sites(root)):
         if module not in made:
@@ -42,6 +43,20 @@ def replaced(model: nn.Module, make: Callable[[SparseEmbedding], nn.Module]) -> 
             made[module] = _Cast(make(rows), cast("torch.dtype | None", kept))
         setattr(parent, name, made[module])
     return root.eval()
+
+
+def graph_copy(model: nn.Module) -> Root:
+    """A copy of the model for a graph, which cannot refuse an id: it reads as a missing one."""
+    root = Root(copy.deepcopy(model).eval())
+    for module in root.modules():
+        if isinstance(module, DenseFields):
+            module.checked = False
+    return root
+
+
+def has_dense_fields(model: nn.Module) -> bool:
+    """Whether the graph itself takes ids, beside those that are looked up."""
+    return any(isinstance(module, DenseFields) for module in model.modules())
 
 
 def rows_of_sites(model: nn.Module) -> list[SparseEmbedding]:

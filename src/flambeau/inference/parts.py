@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from flambeau.coordination.payloads import Part
+from flambeau.coordination.plans import whole_shards
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder
 from flambeau.data.loader import cut, in_order
@@ -21,7 +22,7 @@ def cut_parts(source: Source, part_rows: int = PART_ROWS) -> list[Part]:
     An iterator, which can only be read from its start, is one part.
     """
     if isinstance(source, StreamedSource):
-        return _groups([shard.rows for shard in source.shards()], part_rows)
+        return whole_shards([shard.rows for shard in source.shards()], part_rows)
     if isinstance(source, IndexedSource):
         bounds = [*range(0, len(source), part_rows), len(source)]
         pairs = itertools.pairwise(bounds)
@@ -42,17 +43,6 @@ def batches_of(source: Source, part: Part, binder: Binder, size: int) -> Iterato
     if isinstance(source, IndexedSource):
         return _rows(source, part, binder, size)
     return in_order(source, binder, size)
-
-
-def _groups(rows: list[int], part_rows: int) -> list[Part]:
-    parts: list[Part] = []
-    first = waiting = 0
-    for number, count in enumerate(rows):
-        if waiting and waiting + count > part_rows:
-            parts.append(Part(len(parts), first, number, waiting))
-            first, waiting = number, 0
-        waiting += count
-    return [*parts, Part(len(parts), first, len(rows), waiting)]
 
 
 def _rows(source: IndexedSource, part: Part, binder: Binder, size: int) -> Iterator[Batch]:

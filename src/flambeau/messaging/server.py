@@ -89,8 +89,11 @@ class Server(Generic[Message]):
             self.socket.bind(f"tcp://{host}:{port or '*'}")
         except zmq.ZMQError as error:
             self.close()
+            advice = "choose another port"
+            if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
+                advice = "this machine has no such address: give one that it has (host=)"
             raise MessagingError(
-                f"cannot listen on {host}:{port or 'any port'}: {error}; choose another port"
+                f"cannot listen on {host}:{port or 'any port'}: {error}; {advice}"
             ) from None
         endpoint = self.socket.getsockopt(zmq.LAST_ENDPOINT)
         assert isinstance(endpoint, bytes)

@@ -6,8 +6,10 @@ Nothing here imports torch, so that the driver process starts without it.
 from flambeau.observe.event import Event, Observer, Observers
 from flambeau.observe.event_log import EventLog, read_events
 from flambeau.observe.mlperf import MLPerfLog
+from flambeau.observe.output_files import OutputFiles
 from flambeau.observe.progress import display
 from flambeau.observe.prometheus import LatestMetrics, MetricsFile, metrics_text
+from flambeau.observe.stage_display import stage_display
 from flambeau.observe.tensorboard import TensorBoardScalars
 
 __all__ = [
@@ -18,8 +20,10 @@ __all__ = [
     "MetricsFile",
     "Observer",
     "Observers",
+    "OutputFiles",
     "TensorBoardScalars",
     "display",
     "metrics_text",
     "read_events",
+    "stage_display",
 ]

@@ -32,10 +32,20 @@ The kinds of events and their fields:
                  "died", "silent", "stuck", "deadlock" or "lost_peer"); when an agent was
                  lost, where known: place (what it ran on, by the cluster's name for it; with
                  Spark the key is executor), host
-    restart      generation, reason; with rank and role, of this process alone; optional: delay
+    restart      generation, reason; with rank and role, of this process alone and those that were
+                 lost within a second of it; with agents (numbers), of these alone; optional: delay
                  (seconds until then)
     log          rank, role, stream ("stdout" or "stderr"), text
     warning      text
+    preparation  out, rows, resumed (whether an earlier call was interrupted): features are prepared
+    stage_start  stage (its title), number (from 1), stages, rows_total (0: it reads no rows),
+                 pieces_total
+    stage        of work in stages, a few times a second: stage, number, stages, rows, rows_total,
+                 pieces, pieces_total, rows_per_second, seconds_left (None: unknown)
+    stage_end    stage, number, stages, rows, seconds, rows_per_second, peak_bytes (the largest
+                 memory of each of its processes, added up)
+    prepared     out, rows {subset: rows}, seconds, rows_per_second, peak_bytes, sizes {column: how
+                 many numbers its values have}
     job_end      status ("finished", "stopped_early", "stopped" or "failed"), step, error (or
                  None), metrics
 """

@@ -31,12 +31,12 @@ def display(
     console = console or Console(stderr=True, force_jupyter=False)
     if mode == "none":
         return _Output(console)
-    if mode == "bar" or (mode == "auto" and _can_redraw(console)):
+    if mode == "bar" or (mode == "auto" and can_redraw(console)):
         return _Bar(console)
     return _Lines(console, every_seconds)
 
 
-def _can_redraw(console: Console) -> bool:
+def can_redraw(console: Console) -> bool:
     # Not `console.is_terminal`: FORCE_COLOR, which notebooks and CI systems set, makes that true.
     return console.file.isatty() and not console.is_dumb_terminal
 
@@ -214,12 +214,20 @@ def _message(kind: str, fields: dict[str, Any]) -> Iterator[str | Text]:
             how = "failed" if fields.get("cause") == "exception" else "lost"
             yield f"{_who(fields)} {how}: {fields['reason']}"
         case "restart":
-            alone = f"{_who(fields)} starts again" if "rank" in fields else None
-            what = alone or f"restart as generation {fields['generation']}"
             when = f" in {fields['delay']:.0f} s" if fields.get("delay") else ""
-            yield f"{what}{when}: {fields['reason']}"
+            yield f"{_what_starts(fields)}{when}: {fields['reason']}"
         case "job_end":
             yield _job_end(fields)
+
+
+def _what_starts(fields: dict[str, Any]) -> str:
+    if "rank" in fields:
+        return f"{_who(fields)} starts again"
+    if "agents" not in fields:
+        return f"restart as generation {fields['generation']}"
+    numbers = ", ".join(map(str, fields["agents"]))
+    one = len(fields["agents"]) == 1
+    return f"agent {numbers} starts again" if one else f"agents {numbers} start again"
 
 
 def _who(fields: dict[str, Any]) -> str:

@@ -4,12 +4,11 @@ import itertools
 from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import timedelta
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from torch._C._distributed_c10d import Store
 from torch.distributed import DistStoreError
 
-from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.coordination.rendezvous import (
     MAX_KEYS_AT_ONCE,
     MAX_VALUE_BYTES,
@@ -19,6 +18,20 @@ from flambeau.coordination.rendezvous import (
 )
 
 _Answer = tuple[int, list[bytes]]
+
+
+class StoreChannel(Protocol):
+    """The connection to the process that keeps the keys: of a role, or of a rank of Horovod's."""
+
+    @property
+    def spec(self) -> Any:
+        """Which generation this is."""
+
+    def send(self, message: Any, buffers: Sequence[Any] = ()) -> None:
+        """Queue a request."""
+
+    def on(self, kind: Any, handler: Any) -> None:
+        """Set what handles replies."""
 
 
 @final
@@ -32,7 +45,7 @@ class CoordinatorStore(Store):
     #: Kept by torch.
     timeout: timedelta
 
-    def __init__(self, coordinator: CoordinatorClient, timeout: timedelta) -> None:
+    def __init__(self, coordinator: StoreChannel, timeout: timedelta) -> None:
         super().__init__()
         self.set_timeout(timeout)
         self._coordinator = coordinator

@@ -9,11 +9,12 @@ from flambeau.checkpoint import RunDirectory
 from flambeau.clusters.child_process import ChildSpec
 from flambeau.config import DatasetData, FileData, JobSettings
 from flambeau.coordination.coordinator_client import CoordinatorClient
-from flambeau.coordination.payloads import Part, PredictorPayload
+from flambeau.coordination.payloads import ExportPayload, Part, PredictorPayload
 from flambeau.data.source import Source
 from flambeau.inference.writing import write_predictions
 from flambeau.roles.part_loop import work_on_parts
 from flambeau.runs.evaluation import Evaluation
+from flambeau.runs.export_prediction import ExportPrediction
 from flambeau.runs.prediction import Prediction, counted
 from flambeau.runs.trained_run import load_model, open_given
 
@@ -24,6 +25,12 @@ PartWork = Callable[[Part, Callable[[int], None]], bytes]
 def predict_parts(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
     """Work on the parts that the coordinator assigns; the summary says how many that were."""
     payload = child.payload
+    if isinstance(payload, ExportPayload):
+        write = _export_prediction(payload)
+        numbered = {part.index: part for part in payload.parts}
+        return {
+            "parts": work_on_parts(coordinator, lambda number, rows: write(numbered[number], rows))
+        }
     assert isinstance(payload, PredictorPayload)
     settings, run = JobSettings.parse(payload.settings), RunDirectory(child.site.run_dir)
     source = _open_source(payload, run, settings)
@@ -43,6 +50,21 @@ def _prediction(
 
     def write(part: Part, count: Callable[[int], None]) -> bytes:
         write_predictions(counted(prediction.batches(part), count), folder / part.file_name)
+        return b""
+
+    return write
+
+
+def _export_prediction(payload: ExportPayload) -> PartWork:
+    """Write the predictions of an export for each part into its file."""
+    source = pickle.loads(payload.source)
+    prediction = ExportPrediction(
+        Path(payload.export), source, payload.batch_size, trust=payload.trust
+    )
+
+    def write(part: Part, count: Callable[[int], None]) -> bytes:
+        batches = counted(prediction.batches(part), count)
+        write_predictions(batches, Path(payload.out) / part.file_name)
         return b""
 
     return write

@@ -24,6 +24,7 @@ def set_rank_variables(coordinator: CoordinatorClient) -> None:
         LOCAL_RANK=str(spec.local_rank),
         LOCAL_WORLD_SIZE=str(spec.local_world),
         GROUP_RANK=str(spec.machine),
+        NODE_RANK=str(spec.machine),
     )
 
 

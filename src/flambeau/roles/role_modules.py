@@ -12,6 +12,7 @@ ROLES = {
     Role.FUNCTION: "flambeau.roles.function:call",
     Role.SCRIPT: "flambeau.roles.script:run_script",
     Role.PREDICTOR: "flambeau.roles.predictor:predict_parts",
+    Role.PREPARER: "flambeau.roles.preparer:prepare_parts",
 }
 
 

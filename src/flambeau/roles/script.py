@@ -1,14 +1,18 @@
 """The role behind `flambeau run`: a user's script, as if a launcher had started it."""
 
 import os
+import signal
 import socket
+import subprocess
 from typing import Any
 
 from torch._C._distributed_c10d import TCPStore
 
+from flambeau.clusters.attached.meeting_place import SECRET
 from flambeau.clusters.child_process import ChildSpec
 from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.coordination.payloads import ScriptPayload
+from flambeau.messaging import new_secret
 from flambeau.roles.coordinator_store import CoordinatorStore
 from flambeau.roles.process_group import TIMEOUT, set_rank_variables
 from flambeau.roles.program import run_program
@@ -27,16 +31,37 @@ def run_script(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, An
     keys = CoordinatorStore(coordinator, TIMEOUT)
     store = _serve(coordinator, child.site.host) if child.spec.rank == 0 else None
     if store is not None:
-        keys.set(_ADDRESS, f"{store.host} {store.port}")
-    host, port = keys.get(_ADDRESS).decode().split()
-    os.environ.update(MASTER_ADDR=host, MASTER_PORT=port, TORCHELASTIC_USE_AGENT_STORE="True")
+        keys.set(_ADDRESS, f"{store.host} {store.port} {new_secret().hex()}")
+    host, port, secret = keys.get(_ADDRESS).decode().split()
+    # By which scripts that meet again, with Horovod's interface, know each other.
+    os.environ.setdefault(SECRET, secret)
+    os.environ.update(
+        MASTER_ADDR=host,
+        MASTER_PORT=port,
+        TORCHELASTIC_USE_AGENT_STORE="True",
+        TORCHELASTIC_RESTART_COUNT=str(child.spec.generation),
+    )
     given = child.payload
     assert isinstance(given, ScriptPayload)
     try:
-        run_program(given.program, given.arguments, module=given.module)
+        if given.kind == "program":
+            _run_other(given.program, given.arguments)
+        else:
+            run_program(given.program, given.arguments, module=given.kind == "module")
     finally:
         del store
     return {}
+
+
+def _run_other(program: str, arguments: list[str]) -> None:
+    """Run a program that is not Python's, and end as it did."""
+    code = subprocess.run([program, *arguments], check=False).returncode
+    if code < 0:
+        if -code not in (signal.SIGKILL, signal.SIGSTOP):  # which nobody can handle
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    if code:
+        raise SystemExit(code)
 
 
 def _serve(coordinator: CoordinatorClient, host: str) -> TCPStore:

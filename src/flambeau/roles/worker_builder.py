@@ -327,6 +327,7 @@ class WorkerBuilder:
         else:
             found = located(data, self.context.run.path)
             source = open_data.open_data(found, self.load_code, self.settings.binding)
+        source = open_data.attach_features(source, self.context.run, self.settings, data)
         self._opened.append(source)
         for text in source.warnings if isinstance(source, StreamedSource) else ():
             self.context.warn(text)

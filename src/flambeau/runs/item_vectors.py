@@ -11,6 +11,7 @@ from flambeau.checkpoint import RunDirectory
 from flambeau.config import Binding, JobSettings
 from flambeau.data.binding import Binder
 from flambeau.errors import ModelError
+from flambeau.inference.shorthands import expand
 from flambeau.inference.vector_files import export_vectors
 from flambeau.runs import open_data
 from flambeau.runs.dry_run import suit
@@ -32,7 +33,8 @@ def export_run_vectors(
     encode = _encoder(load_model(run, settings, which), of)
     source = open_given(run, settings, data)
     binding = _binding(settings.binding, encode, id)
-    binder = suit(encode, source, Binder(binding, encode, open_data.shape_of(source)), None)
+    given = Binder(binding, encode, open_data.shape_of(source), expand=expand)
+    binder = suit(encode, source, given, None)
     size = settings.evaluation_rows
     return export_vectors(encode, source, binder, Path(out), size, id)
 

@@ -1,6 +1,7 @@
 """A checkpoint of a run in use: its own model, with its tables where they are."""
 
 import threading
+from pathlib import Path
 from typing import Any, final
 
 import pyarrow as pa
@@ -8,7 +9,8 @@ import pyarrow as pa
 from flambeau.checkpoint import RunDirectory, parse_reference, resolve
 from flambeau.inference.export_description import Bound
 from flambeau.inference.given_rows import as_records
-from flambeau.inference.loaded_export import ROWS_AT_ONCE, bind
+from flambeau.inference.loaded_export import ROWS_AT_ONCE, bind, load_pipeline
+from flambeau.runs.open_data import FEATURES as FOLDER
 from flambeau.runs.run_export import describe_run
 from flambeau.runs.stored_code import allow_code
 from flambeau.runs.trained_run import load_model, read_settings
@@ -18,15 +20,18 @@ from flambeau.runs.trained_run import load_model, read_settings
 class LoadedRun:
     """What is asked of a predictor, from a run. Threads take turns: the model is one."""
 
-    def __init__(self, id: str, model: Any, description: Bound) -> None:
+    def __init__(
+        self, id: str, model: Any, description: Bound, features: Path | None = None
+    ) -> None:
         self.id = id
         self._model, self._description = model, description
+        self._pipeline = None if features is None else load_pipeline(features, trust=True)
         self._lock = threading.Lock()
 
     def predict(self, data: Any) -> pa.Table:
         """Keys that are there, and predictions, one row for each row of the data."""
         records = as_records(data, self._description.columns)
-        binder, scorer = bind(self._description, tuple(records.schema.names), self._model)
+        binder, scorer = bind(self._description, records.schema, self._model, self._pipeline)
         pieces = range(0, records.num_rows, ROWS_AT_ONCE)
         batches = [binder.read(records.slice(start, ROWS_AT_ONCE)) for start in pieces]
         with self._lock:
@@ -44,4 +49,5 @@ def open_loaded_run(reference: str, loaded: str | None, *, trust: bool) -> Loade
     if loaded is None:
         allow_code(run, settings, trust=trust)
     model = load_model(run, settings, checkpoint.name)
-    return LoadedRun(checkpoint.name, model, describe_run(run, settings, model))
+    features = None if settings.features is None else run.code / FOLDER
+    return LoadedRun(checkpoint.name, model, describe_run(run, settings, model), features)

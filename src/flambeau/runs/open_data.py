@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import nn
 
+from flambeau.checkpoint import RunDirectory
 from flambeau.config import (
     ArrayData,
     Binding,
@@ -50,11 +52,19 @@ from flambeau.data.sources.opening import open_source
 from flambeau.data.sources.shared_arrays import array_columns, share_arrays
 from flambeau.data.sources.torch_dataset import LoaderSource
 from flambeau.errors import DataError
+from flambeau.inference.given_rows import kind_of
+from flambeau.inference.shorthands import expand
+from flambeau.runs.field_names import check_field_names
 from flambeau.runs.open_model import LoadCode
+
+#: Where a run keeps the pipeline of its features, beside the code that it holds.
+FEATURES = "features"
 
 
 def shape_of(source: Source) -> Shape:
     """What a source says of its columns; an iterator must be asked for its first batch."""
+    if not isinstance(source, IterableSource) and source.features is not None:
+        return Shape(source.features.columns)
     if isinstance(source, StreamedSource):
         return Shape(tuple(source.schema.names))
     if isinstance(source, IndexedSource):
@@ -75,6 +85,7 @@ def make_binder(
     settings: JobSettings, model: nn.Module, source: Source, *, whole_batch: bool
 ) -> Binder:
     """The binding of a source's columns to the model."""
+    check_field_names(model, settings.binding)
     dtype, shape = dtype_of(model), shape_of(source)
     trained = settings.train
     if isinstance(trained, ArrayData) and not shape.positional:
@@ -82,7 +93,16 @@ def make_binder(
         labels = tuple(name for name in trained.labels if name in shape.columns)
         if trained.inputs and set(trained.inputs) <= set(shape.columns):
             shape = Shape(shape.columns, trained.inputs, labels)
-    return Binder(settings.binding, model.forward, shape, dtype, whole_batch=whole_batch)
+    features = None if isinstance(source, IterableSource) else source.features
+    return Binder(
+        settings.binding,
+        model.forward,
+        shape,
+        dtype,
+        whole_batch=whole_batch,
+        features=features,
+        expand=expand,
+    )
 
 
 def wants_whole_batch(settings: JobSettings) -> bool:
@@ -120,6 +140,39 @@ def open_data(data: DataRef, load_code: LoadCode, binding: Binding | None = None
             return array_source(given, binding)
         return open_source(data, lambda _: given)
     return open_source(data, load_code)
+
+
+def attach_features(source: Source, run: RunDirectory, settings: JobSettings, data: Any) -> Source:
+    """Return a source of `data` with what makes features of its columns, if the job has any."""
+    if settings.features is None:
+        return source
+    from flambeau.runs.open_features import with_features  # loads Numba, which few need
+
+    return with_features(source, run, settings, data)
+
+
+def as_raw_files(data: FileData, run: RunDirectory) -> FileData:
+    """Return files as the pipeline of a run reads them."""
+    from flambeau.runs import open_features  # loads Numba, which few need
+
+    return open_features.as_raw_files(data, run)
+
+
+def fitted_schema(run: RunDirectory) -> pa.Schema:
+    """Return the raw columns that the features of a run were fitted on, with their types."""
+    from flambeau.runs.open_features import load_pipeline
+
+    schema = load_pipeline(run.code / FEATURES).schema_
+    assert schema is not None
+    return schema
+
+
+def raw_kinds(run: RunDirectory, source: Source | None, binder: Binder) -> dict[str, str]:
+    """Return what the raw columns hold of which a run makes what its binder takes."""
+    from flambeau.runs.open_features import raw_schema
+
+    schema = raw_schema(run, source, binder)
+    return {field.name: kind_of(field.type) for field in schema}
 
 
 def validation_data(settings: JobSettings) -> DataRef:

@@ -13,7 +13,7 @@ from torch import nn
 
 from flambeau.checkpoint import RunDirectory, lease, parse_reference, resolve
 from flambeau.checkpoint.manifest import MANIFEST
-from flambeau.config import ArrayData, FrameData, Images, JobSettings
+from flambeau.config import ArrayData, FrameData, Images, JobSettings, SpooledData
 from flambeau.data.arrow_columns import as_columns
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
@@ -37,6 +37,7 @@ from flambeau.inference.export_description import (
 from flambeau.inference.export_graph import EXAMPLE_ROWS
 from flambeau.inference.exported_tables import ExportedTable
 from flambeau.inference.given_rows import kind_of
+from flambeau.inference.shorthands import expand
 from flambeau.models.ctr.layers.in_batch import score_pairs_only
 from flambeau.runs import open_data, open_model
 from flambeau.runs.dry_run import runner
@@ -106,12 +107,13 @@ def describe_run(run: RunDirectory, settings: JobSettings, model: nn.Module) -> 
     unbound = _unbound(settings)
     try:
         example = _Example.of(run, unbound, None)
-        return _bound(unbound, model, example, example.binder(unbound, model))
+        return _bound(run, unbound, model, example, example.binder(unbound, model))
     except (DataError, OSError):
         return Bound(
             binding=unbound.binding,
             forward=described_parameters(model.forward),
             columns={},
+            features=settings.features,
             dtype=_dtype(model),
             images=settings.images,
             loss=loss_names(settings),
@@ -136,9 +138,10 @@ def _trained(run: RunDirectory, settings: JobSettings, checkpoint: Path, data: A
         example=example.batch(binder),
         tables=tables,
         backend=backend,
-        bound=_bound(unbound, model, example, binder),
+        bound=_bound(run, unbound, model, example, binder),
         run=run.path.name,
         checkpoint=checkpoint.name,
+        features=None if settings.features is None else run.code / open_data.FEATURES,
     )
 
 
@@ -148,12 +151,19 @@ def _unbound(settings: JobSettings) -> JobSettings:
     return settings.model_copy(update={"binding": bare})
 
 
-def _bound(settings: JobSettings, model: nn.Module, example: "_Example", binder: Binder) -> Bound:
+def _bound(
+    run: RunDirectory,
+    settings: JobSettings,
+    model: nn.Module,
+    example: "_Example",
+    binder: Binder,
+) -> Bound:
     return Bound(
         binding=settings.binding,
         forward=described_parameters(model.forward),
         positional=example.shape.positional,
-        columns={name: kind for name, kind in example.kinds(binder).items() if kind},
+        columns={name: kind for name, kind in example.kinds(run, settings, binder).items() if kind},
+        features=settings.features,
         dtype=_dtype(model),
         images=example.images,
         loss=loss_names(settings),
@@ -188,9 +198,14 @@ class _Example:
         train = settings.train
         if isinstance(train, ArrayData) and not all(r.lasts for r in train.columns.values()):
             return cls(None, train, settings)
-        if isinstance(train, FrameData):
-            rows = blank_rows(schema_of_frame(train), EXAMPLE_ROWS[0], gaps=True)
-            return cls(FrameSource(rows), None, settings)
+        schema = schema_of_frame(train) if isinstance(train, FrameData) else None
+        if isinstance(train, SpooledData) and settings.features is not None:
+            schema = open_data.fitted_schema(run)
+        if schema is not None:
+            rows = blank_rows(schema, EXAMPLE_ROWS[0], gaps=True)
+            return cls(
+                open_data.attach_features(FrameSource(rows), run, settings, train), None, settings
+            )
         try:
             source = open_data.open_data(train, open_model.code_loader(run))
         except DataError as error:
@@ -198,7 +213,7 @@ class _Example:
                 f"the training data, of which an export needs a few rows, cannot be read: {error}. "
                 "Give others like them with data= (on the command line --data)"
             ) from error
-        return cls(source, None, settings)
+        return cls(open_data.attach_features(source, run, settings, train), None, settings)
 
     def binder(self, settings: JobSettings, model: Any) -> Binder:
         """How the columns meet the model."""
@@ -206,7 +221,7 @@ class _Example:
             binder = open_data.make_binder(settings, model, self._source, whole_batch=False)
         else:
             dtype = open_data.dtype_of(model)
-            binder = Binder(settings.binding, model.forward, self.shape, dtype)
+            binder = Binder(settings.binding, model.forward, self.shape, dtype, expand=expand)
         return suited(runner(model, binder), binder, self._some_rows)
 
     def batch(self, binder: Binder) -> Batch:
@@ -225,8 +240,13 @@ class _Example:
             return binder.read(blank_rows(pa.schema(fields), rows=2))
         return None if isinstance(self._source, IterableSource) else self.batch(binder)
 
-    def kinds(self, binder: Binder) -> dict[str, str]:
-        """What the columns hold, as the model takes it: floats, integers or texts."""
+    def kinds(self, run: RunDirectory, settings: JobSettings, binder: Binder) -> dict[str, str]:
+        """What the columns hold, as the model takes it: floats, integers or texts.
+
+        With features, those are the raw columns, also if the training had prepared ones.
+        """
+        if settings.features is not None:
+            return open_data.raw_kinds(run, self._source, binder)
         found = self._kinds(binder)
         floats = {name: found[name].replace("integers", "floats") for name in binder.numbers}
         return {**found, **floats}

@@ -1,6 +1,7 @@
 """A run's model after training, and the data that it is given."""
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from flambeau.config import (
     FrameData,
     JobSettings,
 )
-from flambeau.config.data import TEXT_FORMATS, is_frame, is_spark_frame
+from flambeau.config.data import TEXT_FORMATS, is_frame, is_ray_dataset, is_spark_frame
 from flambeau.data.arrow_columns import holds_text
 from flambeau.data.data_kinds import as_files, is_arrays, is_paths, takes_an_argument
 from flambeau.data.data_loaders import is_data_loader, rows_of
@@ -71,10 +72,21 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
     """The source for data given in any form that `fit` takes; None is the validation data."""
     if data is None:
         return _open_validation(run, settings)
+    if is_spark_frame(data) and settings.features is not None:
+        raise DataError(
+            "a Spark DataFrame is not read in this process: write it to files "
+            "(frame.write.parquet(...)) and give their path"
+        )
     if is_spark_frame(data):
         raise DataError(
             "a Spark DataFrame is not read in this process: use "
             f"flambeau.spark.TorchModel.of({str(run.path)!r}).transform(...), or give files"
+        )
+    if is_ray_dataset(data):
+        raise DataError(
+            "a Ray Dataset is not read in this process: write it to files "
+            "(dataset.write_parquet(...)) and give those, or map fb.Predictor over it "
+            "(dataset.map_batches(...), see the guide to Ray)"
         )
     if is_data_loader(data):
         data = rows_of(data, "data")
@@ -82,14 +94,18 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
         data = as_files(data)
     if isinstance(data, FileData):
         data = _as_trained(data, settings.train)
+        if settings.features is not None:
+            data = open_data.as_raw_files(data, run)
     if isinstance(data, FileData | DatasetData):
         source = open_data.open_data(data, open_model.code_loader(run), settings.binding)
         require_kinds(source, settings)
-        return _told(source)
+        return _told(open_data.attach_features(source, run, settings, data))
+    if settings.features is not None and isinstance(data, Mapping):
+        data = pa.table({str(name): column for name, column in data.items()})
     if is_frame(data):
         source = frame_source(as_table(data, "the data"), "the data")
         require_kinds(source, settings)
-        return source
+        return open_data.attach_features(source, run, settings, data)
     if is_arrays(data):
         return open_data.array_source(data, settings.binding)
     if callable(data) and not hasattr(data, "__getitem__") and not hasattr(data, "__iter__"):
@@ -100,8 +116,11 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
 def require_kinds(source: Source, settings: JobSettings) -> None:
     """Refuse texts where the model was trained with numbers, and the other way round.
 
-    They would become other ids. Nothing is said if the training's files are gone.
+    They would become other ids. Nothing is said if the training's files are gone. A pipeline of
+    features checks what it is given itself.
     """
+    if settings.features is not None:
+        return
     then, now = _trained_schema(settings.train), _schema(source)
     if then is None or now is None:
         return
@@ -194,7 +213,8 @@ def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
         raise DataError("the job has no validation data; give the data to evaluate on")
     require_reopenable(settings)
     valid = open_data.validation_data(settings)
-    return _told(open_data.open_data(valid, open_model.code_loader(run), settings.binding))
+    source = open_data.open_data(valid, open_model.code_loader(run), settings.binding)
+    return _told(open_data.attach_features(source, run, settings, valid))
 
 
 def require_reopenable(settings: JobSettings) -> None:

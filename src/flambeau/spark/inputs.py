@@ -7,7 +7,7 @@ from typing import Any, final
 from pyspark.sql import Column
 from pyspark.sql.types import DataType, FractionalType, StructType
 
-from flambeau.clusters.spark_columns import for_arrow
+from flambeau.clusters.spark.columns import for_arrow
 from flambeau.errors import DataError
 from flambeau.inference.export_description import Parameter
 from flambeau.spark.params import ModelParams

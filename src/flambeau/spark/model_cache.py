@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from flambeau.clusters.spark import setting
+from flambeau.clusters.spark.cluster import setting
 from flambeau.errors import ConfigError, DataError
 
 #: Settings of a Spark session: the folder on executors, and the megabytes that models may take.

@@ -13,7 +13,7 @@ from typing import Any, final
 from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReader, MLWriter
 from pyspark.sql import SparkSession
 
-from flambeau.clusters.spark import is_connect
+from flambeau.clusters.spark.cluster import is_connect
 from flambeau.data.sources.urls import file_system, is_url, local_path
 from flambeau.errors import DataError
 from flambeau.spark.params import is_json

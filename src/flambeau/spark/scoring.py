@@ -11,11 +11,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import UserDefinedType
 from torch import nn
 
-from flambeau.clusters.spark import use_own_python
+from flambeau.clusters.spark.cluster import use_own_python
 from flambeau.config import Binding
 from flambeau.data.binding import Binder, Shape
 from flambeau.errors import DataError
 from flambeau.inference.given_rows import as_records, kind_of
+from flambeau.inference.shorthands import expand
 from flambeau.runs.dry_run import runner
 from flambeau.runs.number_inputs import suited
 from flambeau.runs.open_data import dtype_of
@@ -80,7 +81,8 @@ def score_rows(module: nn.Module, meeting: Meeting, rows: pa.StructArray) -> dic
     """A model's outputs for some rows, as columns."""
     records = as_records(pa.RecordBatch.from_struct_array(rows), meeting.kinds)
     shape = Shape(tuple(records.schema.names))
-    binder = Binder(Binding.parse(meeting.binding), module.forward, shape, dtype_of(module))
+    binding = Binding.parse(meeting.binding)
+    binder = Binder(binding, module.forward, shape, dtype_of(module), expand=expand)
     binder = suited(runner(module, binder), binder, lambda found: found.read(records.slice(0, 2)))
     slices = [records.slice(start, _SLICE) for start in range(0, len(rows), _SLICE)]
     found = [_score_slice(module, binder, meeting, each) for each in slices]

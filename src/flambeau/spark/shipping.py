@@ -8,7 +8,7 @@ from typing import final
 
 from pyspark.sql import SparkSession
 
-from flambeau.clusters.spark import is_connect
+from flambeau.clusters.spark.cluster import is_connect
 from flambeau.data.sources.urls import file_system, is_url, local_path
 from flambeau.errors import DataError
 from flambeau.spark.folder import MODEL, digest, files_of

@@ -158,7 +158,7 @@ class Prefetcher:
                     f"of ids; it has {', '.join(batch.columns)}"
                 )
             specs[spec.name] = spec
-            ids = self._lookups.folds.flat(column, early.fields)
+            ids = self._lookups.folds.flat(column, early.fields, early.only)
             columns.setdefault(spec.name, []).append(ids)
         return {name: (specs[name], self._distinct(parts)) for name, parts in columns.items()}
 

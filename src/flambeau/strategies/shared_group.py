@@ -7,6 +7,7 @@ network needs little more than that for a whole step.
 import mmap
 import select
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import final
 
@@ -39,7 +40,9 @@ class SharedGroup(Group):
     the others since, who had read from it before they came.
     """
 
-    def __init__(self, within: Group, memory: mmap.mmap) -> None:
+    def __init__(self, within: Group, memory: mmap.mmap, lost: Callable[[], str] = str) -> None:
+        """`lost` says why the others can no longer be waited for, or nothing."""
+        self._lost = lost
         self._within, self.rank, self.size = within, within.rank, within.size
         header = _CACHE_LINE * self.size
         self._arrived = np.frombuffer(memory, np.int64, header // 8)[:: _CACHE_LINE // 8]
@@ -98,6 +101,8 @@ class SharedGroup(Group):
             waited = time.perf_counter() - started
             if waited > TIMEOUT_SECONDS:
                 raise JobFailedError(f"no word of another worker for {waited:.0f} s")
+            if waited > _SPIN_SECONDS and (reason := self._lost()):
+                raise JobFailedError(reason)
             if waited < _SPIN_SECONDS:
                 select.select((), (), (), 0)  # lets other threads go on, and takes a microsecond
             else:
@@ -110,8 +115,11 @@ def _sum_of(places: Tensor, out: Tensor) -> None:
         out.add_(place)
 
 
-def shared_if_possible(group: Group) -> Group:
-    """The group, by way of shared memory if all of its workers are on one machine."""
+def shared_if_possible(group: Group, lost: Callable[[], str] = str) -> Group:
+    """The group, by way of shared memory if all of its workers are on one machine.
+
+    `lost` says why the others can no longer be waited for, or nothing.
+    """
     length = _first_place(group.size) + 2 * group.size * PIECE_BYTES
     made = create(length) if can_share() and group.first else None
     place = [made.process, made.descriptor, made.token] if made else [0, -1, 0]
@@ -122,7 +130,7 @@ def shared_if_possible(group: Group) -> Group:
     everybody = int(group.sum(torch.tensor([memory is not None], dtype=torch.int64)))
     if made:
         made.close()
-    return SharedGroup(group, memory) if memory and everybody == group.size else group
+    return SharedGroup(group, memory, lost) if memory and everybody == group.size else group
 
 
 def _first_place(workers: int) -> int:

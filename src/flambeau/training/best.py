@@ -51,6 +51,11 @@ class Best:
         self.value, self.stale = new, 0
         return True
 
+    def reaches(self, target: float, metrics: Mapping[str, float]) -> bool:
+        """Return whether an evaluation is as good as `target`, or better."""
+        value = watched_value(self.metric, metrics)
+        return value >= target if self._higher else value <= target
+
     def _better(self, new: float) -> bool:
         if self.value is None:
             return True

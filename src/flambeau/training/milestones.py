@@ -29,12 +29,15 @@ class Milestones:
 
     @property
     def finished_early(self) -> bool:
-        """Whether the metric that early stopping watches has run out of patience."""
-        return (
-            self.patience is not None
-            and self._stopping is not None
-            and self.patience.stale >= self._stopping.patience
-        )
+        """Whether the metric that early stopping watches is good enough, or no longer improves."""
+        stopping, patience = self._stopping, self.patience
+        if stopping is None or patience is None:
+            return False
+        # What a resumed run evaluated before need not have the metric that is watched now.
+        target = stopping.target if stopping.metric in self.metrics else None
+        if target is not None and patience.reaches(target, self.metrics):
+            return True
+        return stopping.limit is not None and patience.stale >= stopping.limit
 
     def restored(self) -> None:
         """This position is in a checkpoint already."""

@@ -11,10 +11,16 @@ from torch import nn
 from torch.optim import Optimizer
 
 from flambeau.config.code import CodeRef
-from flambeau.config.optimizer import DENSE_OPTIMIZERS, OptimizerSetting, OptimizerSpec
+from flambeau.config.optimizer import (
+    DENSE_OPTIMIZERS,
+    LAYERWISE_OPTIMIZERS,
+    OptimizerSetting,
+    OptimizerSpec,
+)
 from flambeau.config.settings import nearest
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import ModelError
+from flambeau.training.lamb import LAMB
 
 LoadCode = Callable[[CodeRef], Any]
 _Named = dict[str, nn.Parameter]
@@ -129,8 +135,10 @@ def _build(
 def _optimizer_class(spec: OptimizerSpec, load_code: LoadCode) -> Callable[..., Any]:
     if spec.name in DENSE_OPTIMIZERS:
         return getattr(torch.optim, DENSE_OPTIMIZERS[spec.name])  # type: ignore[no-any-return]
+    if spec.name == "lamb":
+        return LAMB
     if ":" not in spec.name:
-        hint = ", ".join(sorted(DENSE_OPTIMIZERS))
+        hint = ", ".join(sorted((*DENSE_OPTIMIZERS, *LAYERWISE_OPTIMIZERS)))
         raise ModelError(f"optimizer '{spec.name}' is for tables only; for the rest: {hint}")
     kind = load_code(CodeRef(path=spec.name))
     if not callable(kind):

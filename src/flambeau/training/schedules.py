@@ -174,13 +174,13 @@ def _step_factor(setting: Schedule) -> Callable[[int, int], float]:
 
 
 def _decay(setting: Schedule, total_steps: int | None) -> Callable[[int, int], float]:
-    """From 1 after the warm-up down to `end`, where it stays."""
+    """From 1 at the start of the fall down to `end`, where it stays."""
     if setting.kind == "constant":
         return lambda updates, epochs: 1.0
     length = _decay_length(setting, total_steps)
 
     def factor(updates: int, epochs: int) -> float:
-        progress = min(1.0, (updates - setting.warmup) / length)
+        progress = min(1.0, max(0, updates - setting.fall_starts) / length)
         return setting.end + (1.0 - setting.end) * _remaining(setting, progress)
 
     return factor
@@ -201,7 +201,7 @@ def _decay_length(setting: Schedule, total_steps: int | None) -> int:
             f"schedule.kind='{setting.kind}' needs the length of the training, which this data "
             "does not tell: set schedule.steps or max_steps"
         )
-    return max(1, total_steps - setting.warmup)
+    return max(1, total_steps - setting.fall_starts)
 
 
 def _torch_schedule(

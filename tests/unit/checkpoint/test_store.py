@@ -22,7 +22,7 @@ from flambeau.checkpoint.store import (
     read_checkpoint,
     write_checkpoint,
 )
-from flambeau.driver.starting_points import StartingPoints
+from flambeau.driver.control.starting_points import StartingPoints
 from flambeau.errors import CheckpointError
 
 MakeState = Callable[[int], TrainingState]

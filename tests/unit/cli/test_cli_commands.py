@@ -35,7 +35,7 @@ def test_the_version_is_told() -> None:
     ("arguments", "message"),
     [
         (["train", "no.yaml"], "error: there is no file no.yaml\n"),
-        (["run", "no.py"], "error: there is no script no.py; a module is run with -m\n"),
+        (["run", "no.py"], "error: there is no script or program no.py; a module is run with -m\n"),
         (
             ["evaluate", "runs/no"],
             "error: runs/no is not a run directory: it has no job.yaml\n",

@@ -50,7 +50,13 @@ def test_every_check_that_fails_says_what_to_do() -> None:
 
 
 def test_only_what_this_version_can_use_is_listed() -> None:
-    engines = {"pyspark": "spark", "Java": "spark", "ray": "ray", "ssh": "ssh", "Slurm": "attached"}
+    engines = {
+        "pyspark": "spark",
+        "Java": "spark",
+        "ray": "ray",
+        "ssh": "ssh",
+        "launcher": "attached",
+    }
     listed = {engines[check.name] for check in report() if check.name in engines}
     assert listed == set(ClusterChoice.model_fields) - {"local"}
 

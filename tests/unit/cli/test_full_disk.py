@@ -69,3 +69,19 @@ def test_an_export_that_does_not_fit_is_removed(tmp_path: Path, form: str) -> No
     line = refused("export", str(run.path), "--format", form, out=out)
     assert "the file is larger than a limit allows" in line
     assert not any((tmp_path / "out").iterdir())
+
+
+def test_features_that_do_not_fit_say_how_to_resume(tmp_path: Path) -> None:
+    rows = "".join(f"{user * 7919},{user}\n" for user in range(2000))
+    (tmp_path / "log.csv").write_text(f"user,time\n{rows}")
+    features = tmp_path / "features.yaml"
+    features.write_text("operations: [{categorify: user}]\ncluster: local")
+    data = f"data={tmp_path}/log.csv"
+    place = tmp_path / "out" / "features"
+    line = refused("prepare", str(features), data, out=place, size=5000)
+    assert "the file is larger than a limit allows" in line
+    assert line.endswith("What is complete is kept: run the same command to resume")
+    assert (
+        CliRunner().invoke(app, ["prepare", str(features), data, "--out", str(place)]).exit_code
+        == 0
+    )

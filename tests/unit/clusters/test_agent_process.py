@@ -14,7 +14,7 @@ import msgspec
 import psutil
 import pytest
 
-from flambeau.clusters.agent_process import AgentOrder
+from flambeau.clusters.agent_process import AgentOrder, main
 from flambeau.clusters.base import Launch, adapted
 from flambeau.clusters.child_process import write_message
 from flambeau.coordination.file_messages import AgentJoined
@@ -190,6 +190,32 @@ def test_what_is_no_launch_is_refused(agent: Started, given: str) -> None:
     _, errors = agent.process.communicate(given, timeout=60)
     assert errors.startswith("error: this agent has ended: its input holds no launch of a job (")
     assert (agent.process.returncode, errors.count("\n")) == (1, 1)
+
+
+def test_text_on_a_pipe_that_stays_open_is_refused(agent: Started) -> None:
+    assert agent.process.stdin is not None
+    agent.process.stdin.write("hello, agent")
+    agent.process.stdin.flush()
+    assert agent.process.wait(timeout=60) == 1
+    _, errors = agent.end()
+    assert "its input holds no launch of a job (it does not begin like a message)" in errors
+
+
+def test_what_agents_are_given_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    assert "An agent as a process of its own" in capsys.readouterr().out
+    closed = os.dup(0)
+    os.close(closed)
+    assert main([str(closed)]) == 1
+    errors = capsys.readouterr().err
+    assert f"descriptor {closed} is not open (Bad file descriptor); agents are started" in errors
+    screen, terminal = os.openpty()
+    assert main([str(terminal)]) == 1
+    assert "its input is a terminal; agents are started by a cluster" in capsys.readouterr().err
+    for descriptor in (screen, terminal):
+        os.close(descriptor)
 
 
 def test_a_launch_is_used_with_what_is_here(tmp_path: Path) -> None:

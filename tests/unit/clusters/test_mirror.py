@@ -1,5 +1,9 @@
 """Files of a run that travel."""
 
+import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +69,49 @@ def test_what_is_too_large_stays(tmp_path: Path) -> None:
     sent: list[Any] = []
     own.send(0, "checkpoints/step-00000001", lambda message, buffers=(): sent.append(message))
     assert sent == [FilesSent(0, "checkpoints/step-00000001", too_large=18)]
+
+
+KILLED = """
+import os, signal, sys
+from flambeau.clusters.file_transfer.mirror import Mirror
+(Mirror(sys.argv[1], 5).root / "model.py").write_text("secret")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_agent_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    alive = Mirror(str(tmp_path), limit=5)
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False)
+    (tmp_path / "flambeau-mirrors-of-others").mkdir()
+    assert len(list(tmp_path.rglob("model.py"))) == 1
+    following = Mirror(str(tmp_path), limit=5)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {alive.root.name, following.root.name, "flambeau-mirrors-of-others"}
+    for each in (alive, following):
+        each.remove()
+
+
+def test_a_file_system_without_locks_has_mirrors_that_nobody_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    mirrors = [Mirror(str(tmp_path), limit=5) for _ in range(2)]
+    assert all(each.root.exists() for each in mirrors)
+    for each in mirrors:
+        each.remove()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make files of another user")
+def test_directories_of_other_users_stay(tmp_path: Path) -> None:
+    first = Mirror(str(tmp_path), limit=5)
+    first.remove()
+    first.root.mkdir()
+    os.chown(first.root, 65534, 65534)
+    Mirror(str(tmp_path), limit=5).remove()
+    assert first.root.exists()
 
 
 def test_old_checkpoints_go_and_new_ones_stay(tmp_path: Path) -> None:

@@ -311,6 +311,9 @@ class SharedForkServer:
 
     def another_agent(self) -> ForkServer:
         process_starter._fork_servers.clear()  # as if it were another process
+        return self.same_agent()
+
+    def same_agent(self) -> ForkServer:
         return fork_server_for(self._launch, self.environment)
 
     @property
@@ -376,6 +379,24 @@ def test_what_a_killed_fork_server_has_left_is_used_again(shared: SharedForkServ
     assert shared.agent._process is not None
     shared.process = psutil.Process(shared.agent._process.pid)
     shared.serves()
+
+
+@pytest.mark.parametrize("same_agent", [True, False])
+def test_a_frozen_fork_server_is_not_asked(
+    shared: SharedForkServer, monkeypatch: pytest.MonkeyPatch, same_agent: bool
+) -> None:
+    monkeypatch.setattr(process_starter, "FROZEN_SECONDS", 0.2)
+    frozen = shared.agent
+    shared.process.suspend()
+    wait_until(lambda: shared.process.status() == psutil.STATUS_STOPPED)
+    shared.agent = shared.same_agent() if same_agent else shared.another_agent()
+    assert shared.agent is not frozen
+    shared.serves()
+    shared.agent.close()
+    shared.process.resume()
+    shared.agent = frozen
+    if not same_agent:  # the connection to the frozen one is still there
+        shared.serves()
 
 
 def test_it_serves_on_when_more_connect_than_it_lets_in(shared: SharedForkServer) -> None:

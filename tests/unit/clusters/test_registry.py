@@ -57,12 +57,12 @@ def test_settings_without_a_class() -> None:
     class Unknown(ClusterSettings):
         """Nobody places it."""
 
-    with pytest.raises(ConfigError, match=r"known are Local, Spark.*register\(Unknown"):
+    with pytest.raises(ConfigError, match=r"known are Local, Attached, Spark.*register\(Unknown"):
         open_cluster(Unknown(), {})
 
 
 def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "flambeau.clusters.spark", raising=False)
+    monkeypatch.delitem(sys.modules, "flambeau.clusters.spark.cluster", raising=False)
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(MissingDependencyError, match=r"needs PySpark .*pip install 'flambeau\[sp"):
         open_cluster(Spark(2), {})

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from flambeau.clusters.base import AgentEnded
-from flambeau.clusters.spark import (
+from flambeau.clusters.spark.cluster import (
     driver_host,
     loss_of,
     raise_mistake,
@@ -139,7 +139,7 @@ def test_which_python_workers_run(
 @pytest.mark.parametrize(("hard", "said"), [(2 << 30, True), (64 << 30, False)])
 def test_a_limit_of_addresses(hard: int, said: bool) -> None:
     code = (
-        "from flambeau.clusters.spark_task import require_address_space as check\n"
+        "from flambeau.clusters.spark.task import require_address_space as check\n"
         "from flambeau.errors import ConfigError\n"
         "try:\n check()\nexcept ConfigError as error:\n print(error)"
     )

@@ -1,18 +1,24 @@
 """Rows that come once, in files without names."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from flambeau.clusters.spool import MARKER, Spool
+from flambeau.clusters.spark.task import MARKER, told_apart
+from flambeau.clusters.spool import Spool
 from flambeau.data.sources.engine_frames import EngineFrameSource
 from flambeau.errors import DataError
 
 
 def numbers(*values: int, **more: list[int]) -> pa.RecordBatch:
     return pa.record_batch({"x": list(values), **more})
+
+
+def named(*batches: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    return (("train", batch) for batch in batches)
 
 
 def rows_of(source: EngineFrameSource) -> list[int]:
@@ -26,7 +32,7 @@ def rows_of(source: EngineFrameSource) -> list[int]:
 
 def test_what_comes_can_be_read_as_often_as_wanted(tmp_path: Path) -> None:
     with Spool(("train",), str(tmp_path)) as spool:
-        spool.fill(iter([numbers(1, 2, 3), numbers(4)]))
+        spool.fill(named(numbers(1, 2, 3), numbers(4)))
         assert spool.rows == {"train": [3, 1]}
         assert spool.size > 0
         assert not list(tmp_path.iterdir()), "it has no name"
@@ -40,8 +46,9 @@ def test_what_comes_can_be_read_as_often_as_wanted(tmp_path: Path) -> None:
 
 def test_two_frames_come_as_one() -> None:
     batches = [numbers(1, 2, 3, **{MARKER: [0, 1, 0]}), numbers(4, **{MARKER: [1]})]
-    with Spool(("train", "valid"), None) as spool:
-        spool.fill(iter(batches))
+    frames = ("train", "valid")
+    with Spool(frames, None) as spool:
+        spool.fill(told_apart(frames, iter(batches)))
         assert spool.rows == {"train": [2], "valid": [1, 1]}
         found = {
             name: rows_of(EngineFrameSource(spool.descriptors[name], [spool.rows[name]], 0, ["x"]))
@@ -70,7 +77,7 @@ def test_rows_that_no_worker_can_read_are_an_error() -> None:
 
 def test_files_are_given_back() -> None:
     with Spool(("train",), None) as spool:
-        spool.fill(iter([numbers(1)]))
+        spool.fill(named(numbers(1)))
         (descriptor,) = spool.descriptors.values()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
@@ -81,7 +88,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
         Spool(("train",), str(tmp_path / "nowhere")) as spool,
         pytest.raises(DataError, match=r"nowhere of a worker's machine: .*spool_dir"),
     ):
-        spool.fill(iter([numbers(1)]))
+        spool.fill(named(numbers(1)))
 
 
 def test_no_rows_at_all_are_an_error() -> None:
@@ -94,6 +101,7 @@ def test_nulls_are_counted_by_frame_and_column() -> None:
         pa.record_batch({"x": [1, None, 3], "y": [1, 2, 3], MARKER: [0, 0, 1]}),
         pa.record_batch({"x": [None, 5], "y": [1, 2], MARKER: [0, 1]}),
     ]
-    with Spool(("train", "valid"), None) as spool:
-        spool.fill(iter(batches))
+    frames = ("train", "valid")
+    with Spool(frames, None) as spool:
+        spool.fill(told_apart(frames, iter(batches)))
         assert spool.nulls == {"train": {"x": 2}, "valid": {}}

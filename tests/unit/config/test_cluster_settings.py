@@ -4,16 +4,20 @@ from typing import Any
 
 import pytest
 
+from flambeau.clusters.registry import open_cluster
 from flambeau.config import (
     ArrayData,
+    Attached,
     CodeRef,
     FileData,
     JobSettings,
     Local,
+    Ray,
     RemoteCluster,
     Spark,
     SpooledData,
 )
+from flambeau.config.choices import ClusterChoice
 from flambeau.config.job_file import JobFile
 from flambeau.errors import ConfigError
 
@@ -86,6 +90,13 @@ def test_what_is_no_cluster(given: Any, text: str) -> None:
         settings(train=FILES, cluster=given)
 
 
+def test_a_run_can_be_used_without_the_package_that_placed_its_workers() -> None:
+    saved = {"kind": "not_installed.here:Mine", "workers": 3, "queue": "fast"}
+    assert settings(train=FILES, cluster=saved).cluster.workers == 3
+    with pytest.raises(ConfigError, match="no class is registered that places its agents"):
+        open_cluster(settings(train=FILES, cluster=saved).cluster, {})
+
+
 def test_a_job_file_names_it() -> None:
     values = {
         "model": "m:Net",
@@ -101,3 +112,25 @@ def test_a_session_is_not_saved() -> None:
     dumped = Spark(2, session=object()).model_dump(mode="json")
     assert "session" not in dumped
     assert "resource_profile" not in dumped
+
+
+def test_how_many_processes_a_launcher_starts_is_not_a_setting() -> None:
+    with pytest.raises(ConfigError, match=r"Attached\(workers=4\): .*workers_per_process"):
+        Attached(workers=4)
+    with pytest.raises(ConfigError, match=r"attached\.workers: .*workers_per_process"):
+        ClusterChoice.parse({"attached": {"workers": 4}})
+    saved = Attached().model_copy(update={"workers": 3})
+    job = {"model": CodeRef(value="module:Net"), "train": FILES, "cluster": saved.model_dump()}
+    assert JobSettings(**job).cluster.workers == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "resources", "threads"),
+    [
+        (Ray(2), {"CPU": 1}, 1),
+        (Ray(2, cores_per_worker=3, gpus_per_worker=0.5), {"CPU": 3, "GPU": 0.5}, 3),
+        (Ray(2, cores_per_worker=0.5), {"CPU": 0.5}, 1),
+    ],
+)
+def test_what_ray_reserves(settings: Ray, resources: dict[str, float], threads: int) -> None:
+    assert (settings.resources, settings.worker_threads) == (resources, threads)

@@ -161,6 +161,20 @@ def test_several_optimizers_need_all_reduce(strategy: Any) -> None:
     job(strategy=AllReduce(), optimizer=several)
 
 
+def test_layer_norms_need_whole_weights() -> None:
+    assert complaint(job, strategy=ParameterServer(), optimizer=optim("lamb")) == (
+        "optimizer='lamb' needs the norm of each whole weight, and servers have ranges that cut "
+        "through weights: use Hybrid (tables stay on servers), AllReduce, or adam"
+    )
+    job(strategy=Hybrid(), optimizer=optim("lamb", lr=30.0), table_optimizer=optim("sgd", lr=16.0))
+    job(strategy=AllReduce(), optimizer=optim("lamb"))
+
+
+def test_layer_norms_are_not_for_tables() -> None:
+    said = complaint(job, table_optimizer=optim("lamb"))
+    assert "'lamb' needs the norm of a whole weight, and tables update single rows" in said
+
+
 def test_a_hybrid_cannot_clip_the_norm_of_all_gradients() -> None:
     assert complaint(job, strategy=Hybrid(), compute=Compute(clip_norm=1.0)) == (
         "compute.clip_norm needs the norm of all gradients, which nobody has with Hybrid: use "

@@ -59,3 +59,7 @@ def test_bytes_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_bytes(b"\xff\xfe\x00")
     assert "cannot be read" in complaint(path)
+
+
+def test_keys_are_texts_also_where_yaml_has_a_word_for_true() -> None:
+    assert parse_yaml("on: user\nyes: on", "x") == {"on": "user", "yes": True}

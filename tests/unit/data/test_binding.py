@@ -11,6 +11,7 @@ from flambeau.config import Binding
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
 from flambeau.errors import DataError, ModelError
+from flambeau.inference.shorthands import expand
 
 COLUMNS = ("age", "income", "item", "name", "clicked", "bought", "weight")
 NAMED = Shape(COLUMNS)
@@ -46,7 +47,7 @@ def call(binder: Binder, forward: Any, batch: Batch) -> Any:
 
 def bind(forward: Any, shape: Shape = NAMED, **settings: Any) -> Any:
     """What `forward` returns when it is called with a batch's columns."""
-    binder = Binder(Binding(**settings), forward, shape)
+    binder = Binder(Binding(**settings), forward, shape, expand=expand)
     return call(binder, forward, make_batch() if shape is NAMED else arrays())
 
 
@@ -138,19 +139,21 @@ def test_the_batch_may_come_before_what_goes_by_position(shape: Shape, inputs: A
 
 
 def test_only_columns_in_use_are_read() -> None:
-    binder = Binder(Binding(label="clicked", keys=("name",)), lambda age: age, NAMED)
+    binder = Binder(Binding(label="clicked", keys=("name",)), lambda age: age, NAMED, expand=expand)
     assert binder.columns == ("age", "clicked", "name")
 
 
 def test_with_the_whole_batch_all_columns_are_read() -> None:
-    binder = Binder(Binding(inputs=("age", "item")), lambda x: x, NAMED, whole_batch=True)
+    binder = Binder(
+        Binding(inputs=("age", "item")), lambda x: x, NAMED, whole_batch=True, expand=expand
+    )
     assert binder.columns == COLUMNS
     assert set(binder.assemble(make_batch())) == {*COLUMNS, "inputs", "x"}
 
 
 def test_members_of_a_stack_are_let_go_unless_they_are_used_otherwise() -> None:
     settings = Binding(inputs=("age", "item", "weight"), weight="weight", keys=("item",))
-    binder = Binder(settings, lambda x: x, NAMED)
+    binder = Binder(settings, lambda x: x, NAMED, expand=expand)
     some = make_batch()
     batch = Batch({name: some[name] for name in binder.columns}, some.size)
     assert set(binder.assemble(batch)) == {"inputs", "item", "weight"}
@@ -161,19 +164,19 @@ def test_floating_point_inputs_are_brought_to_the_models_precision(dtype: torch.
     def forward(income: Tensor, item: Tensor) -> Any:
         return income.dtype, item.dtype
 
-    binder = Binder(Binding(), forward, NAMED, dtype)
+    binder = Binder(Binding(), forward, NAMED, dtype, expand=expand)
     assert call(binder, forward, make_batch()) == (dtype, torch.int64)
 
 
 def test_labels_and_weights_keep_their_precision() -> None:
-    binder = Binder(Binding(label="bought", weight="weight"), lambda age: age, NAMED)
+    binder = Binder(Binding(label="bought", weight="weight"), lambda age: age, NAMED, expand=expand)
     label = binder.label(binder.assemble(make_batch()))
     assert isinstance(label, Tensor)
     assert label.dtype == torch.float64
 
 
 def labelled(label: Any, shape: Shape = NAMED, batch: Batch | None = None) -> Any:
-    binder = Binder(Binding(label=label), lambda *args, **kwargs: None, shape)
+    binder = Binder(Binding(label=label), lambda *args, **kwargs: None, shape, expand=expand)
     return binder.label(binder.assemble(batch or make_batch())), binder.label_columns()
 
 
@@ -203,7 +206,7 @@ def test_without_a_label_there_is_none() -> None:
 
 
 def test_weight_and_group_are_columns_of_the_batch() -> None:
-    binder = Binder(Binding(weight="weight", group="name"), lambda age: age, NAMED)
+    binder = Binder(Binding(weight="weight", group="name"), lambda age: age, NAMED, expand=expand)
     weight, group = binder.weight(make_batch()), binder.group(make_batch())
     assert weight is not None
     assert weight.tolist() == [1.0, 2.0]
@@ -250,7 +253,7 @@ def test_what_does_not_fit_is_named(
     forward: Any, shape: Shape, settings: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        Binder(Binding(**settings), forward, shape)
+        Binder(Binding(**settings), forward, shape, expand=expand)
 
 
 def test_text_cannot_be_stacked_with_numbers() -> None:
@@ -259,20 +262,22 @@ def test_text_cannot_be_stacked_with_numbers() -> None:
 
 
 def test_text_cannot_be_a_label() -> None:
-    binder = Binder(Binding(inputs=["age", "name"], label="name"), lambda x: x, NAMED)
+    binder = Binder(
+        Binding(inputs=["age", "name"], label="name"), lambda x: x, NAMED, expand=expand
+    )
     with pytest.raises(DataError, match="label 'name' holds text"):
         binder.assemble(make_batch())
 
 
 def test_a_function_without_a_signature_is_refused() -> None:
     with pytest.raises(ModelError, match="no signature"):
-        Binder(Binding(), dict, NAMED)
+        Binder(Binding(), dict, NAMED, expand=expand)
 
 
 def test_who_ranks_may_be_an_input_too() -> None:
     rows = pa.record_batch({"user": ["ann", "bob"], "y": [0.0, 1.0]})
     settings = Binding(inputs={"user": "user"}, label="y", group="user")
-    binder = Binder(settings, lambda user: user, Shape(("user", "y")))
+    binder = Binder(settings, lambda user: user, Shape(("user", "y")), expand=expand)
     batch = binder.read(rows)
     group = binder.group(batch)
     assert isinstance(group, torch.Tensor)
@@ -280,13 +285,15 @@ def test_who_ranks_may_be_an_input_too() -> None:
 
 
 def test_ids_also_go_by_the_names_of_their_parameters() -> None:
-    named = Binder(Binding(inputs={"x": "item"}), lambda x: x, NAMED).assemble(make_batch())
+    named = Binder(Binding(inputs={"x": "item"}), lambda x: x, NAMED, expand=expand).assemble(
+        make_batch()
+    )
     assert named["x"] is named["item"]
     taken = named.take(torch.tensor([1]))
     assert taken["x"] is taken["item"]
     shape = Shape(("x", "z", "y"), positional=("x", "z"), labels=("y",))
     batch = Batch({"x": torch.ones(2), "z": torch.tensor([3, 4]), "y": torch.tensor([0, 1])}, 2)
-    placed = Binder(Binding(), lambda a, b: a, shape).assemble(batch)
+    placed = Binder(Binding(), lambda a, b: a, shape, expand=expand).assemble(batch)
     assert placed["b"] is placed["z"]
     assert "a" not in placed
 
@@ -317,7 +324,7 @@ def from_memory(records: pa.RecordBatch, binder: Binder) -> Batch:
 @pytest.mark.parametrize("get", [lambda records, binder: binder.read(records), from_memory])
 def test_ids_keep_their_bits_and_keys_their_values(get: Any) -> None:
     settings = Binding(inputs={"ids": ["user"]}, keys=("user", "order"))
-    binder = Binder(settings, lambda ids: None, Shape(tuple(KEYS.schema.names)))
+    binder = Binder(settings, lambda ids: None, Shape(tuple(KEYS.schema.names)), expand=expand)
     batch = get(KEYS, binder)
     assert batch["ids"].tolist() == [[LARGE - 2**64], [7]]
     assert binder.key(batch, "user").tolist() == [LARGE, 7]
@@ -328,7 +335,7 @@ def test_ids_keep_their_bits_and_keys_their_values(get: Any) -> None:
 @pytest.mark.parametrize("get", [lambda records, binder: binder.read(records), from_memory])
 def test_large_integers_beside_numbers_have_their_values(get: Any) -> None:
     settings = Binding(inputs=["user", "price"])
-    binder = Binder(settings, lambda x: None, Shape(tuple(KEYS.schema.names)))
+    binder = Binder(settings, lambda x: None, Shape(tuple(KEYS.schema.names)), expand=expand)
     (x,), _ = binder.arguments(get(KEYS, binder))
     assert x.tolist() == [[float(2**63), 0.5], [7.0, 1.5]]
 
@@ -338,7 +345,7 @@ def test_names_that_were_read_as_one_hint_at_the_delimiter() -> None:
 
     message = r"no column 'a'.*'delimiter': ';'"
     with pytest.raises(DataError, match=message):
-        Binder(Binding(inputs=["a", "b"], label="y"), forward, Shape(("a;b;y",)))
+        Binder(Binding(inputs=["a", "b"], label="y"), forward, Shape(("a;b;y",)), expand=expand)
 
 
 @pytest.mark.parametrize("numbers", [(), ("when",)])
@@ -348,6 +355,8 @@ def test_times_are_no_numbers(numbers: tuple[str, ...]) -> None:
     members = ["when"] if numbers else ["when", "price"]
     when = pa.array([0, 1], pa.timestamp("ns"))
     records = pa.record_batch({"when": when, "price": [1.0, 2.0]})
-    binder = Binder(Binding(inputs={"x": members}), forward, Shape(("when", "price")))
+    binder = Binder(
+        Binding(inputs={"x": members}), forward, Shape(("when", "price")), expand=expand
+    )
     with pytest.raises(DataError, match=r"'when' holds times.*frame\['when'\].dt.hour"):
         binder.with_numbers(numbers).read(records)

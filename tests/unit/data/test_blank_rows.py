@@ -3,8 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from flambeau.data.arrow_columns import to_columns
+from flambeau.config import Binding
+from flambeau.data.binding import Binder, Shape
 from flambeau.data.blank_rows import blank_rows
+from flambeau.inference.shorthands import expand
 
 VECTOR = pa.struct(
     {
@@ -40,7 +42,8 @@ KINDS = [
 def test_every_type_has_a_blank_that_a_model_could_get(kind: pa.DataType) -> None:
     rows = blank_rows(pa.schema({"c": kind}), rows=2)
     assert rows.schema.field("c").type == kind
-    assert len(to_columns(rows, salts={"c": "c"})["c"]) == 2
+    binder = Binder(Binding(), lambda c: c, Shape(("c",)), expand=expand)
+    assert len(binder.read(rows)["c"]) == 2
 
 
 def test_columns_that_may_have_nulls_have_one_where_that_is_asked_for() -> None:

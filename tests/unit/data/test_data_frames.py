@@ -18,6 +18,7 @@ from flambeau.data.jagged import Jagged
 from flambeau.data.loader import in_order
 from flambeau.data.sources.frame_source import frame_source
 from flambeau.errors import DataError
+from flambeau.inference.shorthands import expand
 
 COLUMNS: dict[str, Any] = {
     "age": [31, 45, 50],
@@ -64,7 +65,7 @@ def test_rows_of_frames_meet_a_model_as_rows_of_files_do(kind: str, rows: list[i
         fill=0.0,
         keys=("city", "user"),
     )
-    binder = Binder(settings, lambda x, v, ids, bags: None, Shape(source.columns))
+    binder = Binder(settings, lambda x, v, ids, bags: None, Shape(source.columns), expand=expand)
     batch = binder.prepare(source.take(np.array(rows), binder.columns))
     expected = np.array([[0.5, 31.0], [0.0, 45.0], [1.5, 50.0]])
     assert batch["x"].tolist() == expected[rows].tolist()
@@ -99,7 +100,7 @@ def test_categories_are_texts(make: Any) -> None:
 def test_vectors_of_a_fixed_size_are_tensors() -> None:
     column = pl.Series([[1.0, 2.0], [3.0, 4.0]], dtype=pl.Array(pl.Float32, 2))
     source = frame_source(as_table(pl.DataFrame({"x": column}), "train="), "train=")
-    binder = Binder(Binding(), lambda x: None, Shape(source.columns))
+    binder = Binder(Binding(), lambda x: None, Shape(source.columns), expand=expand)
     (batch,) = in_order(source, binder, 8)
     assert batch["x"].tolist() == [[1.0, 2.0], [3.0, 4.0]]
 

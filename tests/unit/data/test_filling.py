@@ -11,6 +11,7 @@ from flambeau.config import Binding
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
 from flambeau.errors import ConfigError, DataError
+from flambeau.inference.shorthands import expand
 
 ROWS = pa.record_batch(
     {
@@ -28,7 +29,7 @@ def forward(x: Any, ids: Any) -> None: ...
 
 def bound(fill: Any, records: pa.RecordBatch = ROWS, inputs: Any = None) -> dict[str, Any]:
     settings = Binding(inputs=inputs or INPUTS, label="label", fill=fill)
-    binder = Binder(settings, forward, Shape(tuple(records.schema.names)))
+    binder = Binder(settings, forward, Shape(tuple(records.schema.names)), expand=expand)
     ready = binder.read(records)
     return {**binder.arguments(ready)[1], "label": binder.label(ready)}
 
@@ -57,7 +58,9 @@ def test_integers_that_are_named_are_numbers_in_every_batch() -> None:
 
 
 def test_infinity_is_not_missing() -> None:
-    binder = Binder(Binding(inputs={"x": "a", "ids": "b"}, fill=0.0), forward, Shape(("a", "b")))
+    binder = Binder(
+        Binding(inputs={"x": "a", "ids": "b"}, fill=0.0), forward, Shape(("a", "b")), expand=expand
+    )
     rows = {"a": torch.tensor([math.inf, math.nan]), "b": torch.tensor([1, 2])}
     assert binder.assemble(Batch(rows, 2))["a"].tolist() == [math.inf, 0.0]
 
@@ -69,7 +72,9 @@ def test_a_range_of_columns_has_one_number() -> None:
 def test_a_whole_batch_is_filled_but_for_its_label() -> None:
     def forward(batch: Batch) -> None: ...
 
-    binder = Binder(Binding(label="label", fill=0.0), forward, Shape(tuple(ROWS.schema.names)))
+    binder = Binder(
+        Binding(label="label", fill=0.0), forward, Shape(tuple(ROWS.schema.names)), expand=expand
+    )
     batch = binder.read(ROWS.drop_columns(["visits", "item"]))
     assert batch["price"].tolist() == [1.5, 0.0, 0.0]
     assert batch["label"].isnan().any()

@@ -10,6 +10,7 @@ from flambeau.data.arrow_columns import to_columns
 from flambeau.data.binding import Binder, Shape
 from flambeau.data.jagged import Jagged
 from flambeau.errors import DataError
+from flambeau.inference.shorthands import expand
 
 KIND = pa.struct(
     [
@@ -87,5 +88,5 @@ class WantsTensor(nn.Module):
 
 @pytest.mark.parametrize(("model", "kind"), [(WantsBags, Jagged), (WantsTensor, Tensor)])
 def test_the_model_says_which(model: type[nn.Module], kind: type) -> None:
-    binder = Binder(Binding(), model().forward, Shape(("x",)))
+    binder = Binder(Binding(), model().forward, Shape(("x",)), expand=expand)
     assert isinstance(binder.read(MIXED)["x"], kind)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -6,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flambeau.config import Binding
-from flambeau.data.arrow_columns import to_columns
 from flambeau.data.batch import Batch
 from flambeau.data.binding import Binder, Shape
 from flambeau.data.jagged import Jagged
 from flambeau.data.text_hash import combine, hash_texts
 from flambeau.errors import DataError
+from flambeau.inference.shorthands import expand
 
 MASK = 2**64 - 1
 
@@ -68,7 +70,10 @@ def test_input_texts_become_ids():
     batch = pa.record_batch(
         {"a": ["x", None, "y"], "b": pa.array(["x", "x", None]).dictionary_encode(), "k": ["p"] * 3}
     )
-    columns = to_columns(batch, salts={"a": "a", "b": "a"})
+    binder = Binder(
+        Binding(keys=("k",), hash={"b": "a"}), lambda a, b: a, Shape(("a", "b", "k")), expand=expand
+    )
+    columns: Any = binder.read(batch)
     assert columns["k"].dtype == object
     first = hash_texts(pa.array(["x", "y"]), "a")
     assert columns["a"].ids.tolist() == first.tolist()
@@ -89,7 +94,11 @@ def test_input_lists_become_bags():
             "missing": pa.array([1, None, 3]),
         }
     ).slice(1)
-    columns = to_columns(batch, salts={name: name for name in batch.schema.names})
+    names = tuple(batch.schema.names)
+    binder = Binder(
+        Binding(), lambda texts, ids, weighted, map, missing: 0, Shape(names), expand=expand
+    )
+    columns: Any = binder.read(batch)
     assert all(isinstance(column, Jagged) for column in columns.values())
     assert columns["texts"].lengths.tolist() == [0, 2]
     assert columns["ids"].ids.tolist() == [2, 3]
@@ -101,7 +110,7 @@ def test_input_lists_become_bags():
 
 def bind(batch: Batch, forward, **binding) -> Batch:
     shape = Shape(tuple(batch.columns))
-    return Binder(Binding(**binding), forward, shape).assemble(batch)
+    return Binder(Binding(**binding), forward, shape, expand=expand).assemble(batch)
 
 
 def test_one_id_columns_with_missing_values_are_stacked_into_bags():
@@ -109,7 +118,7 @@ def test_one_id_columns_with_missing_values_are_stacked_into_bags():
         return ids
 
     records = pa.record_batch({"a": pa.array([1, None]), "b": pa.array([3, 4])})
-    binder = Binder(Binding(inputs={"ids": ["a", "b"]}), forward, Shape(("a", "b")))
+    binder = Binder(Binding(inputs={"ids": ["a", "b"]}), forward, Shape(("a", "b")), expand=expand)
     ids = binder.read(records)["ids"]
     assert isinstance(ids, Jagged)
     assert ids.width == 2
@@ -122,7 +131,7 @@ def test_missing_ids_cannot_be_stacked_with_numbers():
         return x
 
     records = pa.record_batch({"a": pa.array([1, None]), "b": pa.array([3.0, 4.0])})
-    binder = Binder(Binding(inputs={"x": ["a", "b"]}), forward, Shape(("a", "b")))
+    binder = Binder(Binding(inputs={"x": ["a", "b"]}), forward, Shape(("a", "b")), expand=expand)
     with pytest.raises(DataError, match="column 'a' has missing or several ids"):
         binder.read(records)
 
@@ -156,7 +165,7 @@ def test_a_cross_with_a_missing_part_is_missing():
 
     records = pa.record_batch({"a": pa.array([1, None]), "b": pa.array([3, 4])})
     settings = Binding(inputs={"both": "a_b"}, crosses={"a_b": ("a", "b")})
-    column = Binder(settings, forward, Shape(("a", "b"))).read(records)["a_b"]
+    column = Binder(settings, forward, Shape(("a", "b")), expand=expand).read(records)["a_b"]
     assert isinstance(column, Jagged)
     assert column.lengths.tolist() == [1, 0]
 
@@ -168,11 +177,16 @@ def test_crosses_of_several_ids_and_of_nothing_are_refused():
     records = pa.record_batch({"a": [[1], [1, 2]], "b": pa.array([3, 4])})
     settings = Binding(inputs={"both": "a_b"}, crosses={"a_b": ("a", "b")})
     with pytest.raises(DataError, match="'a_b' is made of columns with one id"):
-        Binder(settings, forward, Shape(("a", "b"))).read(records)
+        Binder(settings, forward, Shape(("a", "b")), expand=expand).read(records)
     with pytest.raises(ValueError, match="two or more other columns"):
         Binding(crosses={"a": ("a", "b")})
     with pytest.raises(DataError, match="no column 'c'"):
-        Binder(Binding(inputs={"both": "x"}, crosses={"x": ("a", "c")}), forward, Shape(("a", "b")))
+        Binder(
+            Binding(inputs={"both": "x"}, crosses={"x": ("a", "c")}),
+            forward,
+            Shape(("a", "b")),
+            expand=expand,
+        )
 
 
 PINNED = [8799156528518491986, 6643464786435540670, 6295869855813595012]
@@ -183,7 +197,7 @@ def test_texts_that_are_keys_and_inputs_are_both():
         return user
 
     settings = Binding(keys=("user",))
-    binder = Binder(settings, forward, Shape(("user",)))
+    binder = Binder(settings, forward, Shape(("user",)), expand=expand)
     expected = hash_texts(pa.array(["x", "y"]), "user").tolist()
     from_file = binder.read(pa.record_batch({"user": ["x", "y"]}))
     in_memory = binder.assemble(Batch({"user": np.array(["x", "y"], object)}, 2))
@@ -194,4 +208,4 @@ def test_texts_that_are_keys_and_inputs_are_both():
 
 def test_a_salt_for_a_column_that_is_not_there_is_refused():
     with pytest.raises(DataError, match="no column 'histry'"):
-        Binder(Binding(hash={"histry": "item"}), lambda a: a, Shape(("a",)))
+        Binder(Binding(hash={"histry": "item"}), lambda a: a, Shape(("a",)), expand=expand)

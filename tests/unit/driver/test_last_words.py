@@ -17,7 +17,7 @@ from flambeau.coordination.protocol import (
     StartRoles,
 )
 from flambeau.coordination.roles import RoleSpec
-from flambeau.driver.controller import Controller
+from flambeau.driver.control.controller import Controller
 from flambeau.driver.outcome import Outcome
 from flambeau.driver.topology import Topology
 from flambeau.messaging import Client

@@ -1,21 +1,22 @@
+from collections.abc import Sequence
 from typing import Any
 
 from fake_stage import FakeStage, spec
 
 from flambeau.coordination.roles import RoleSpec
 from flambeau.coordination.task_messages import PartAssigned, PartProgress, TaskRequest
-from flambeau.driver.part_coordinator import PartCoordinator
+from flambeau.driver.parts.part_coordinator import PartCoordinator
 
 
 class Job:
     """Processes that work on parts; the test sends their messages."""
 
-    def __init__(self, parts: int, workers: int = 2) -> None:
+    def __init__(self, parts: int, workers: int = 2, later: Sequence[Sequence[int]] = ()) -> None:
         self.stage = FakeStage(workers)
         self.rows: list[int] = []
         self.results: list[tuple[int, bytes]] = []
         self.coordinator = PartCoordinator(
-            range(parts), self.rows.append, lambda *done: self.results.append(done)
+            range(parts), self.rows.append, lambda *done: self.results.append(done), later
         )
         self.coordinator.attach(self.stage)
         self.coordinator.begin(0)
@@ -54,6 +55,32 @@ def test_each_part_is_assigned_once_and_all_end_when_all_are_complete() -> None:
     assert job.request(1) == [None]
     assert job.results == [(1, b"one"), (0, b"zero"), (2, b"two")]
     assert job.coordinator.summary() == {"parts": 3}
+
+
+def test_a_group_waits_until_the_parts_before_are_complete() -> None:
+    job = Job(parts=2, later=[[2], [], [3, 4]])
+    assert [job.request(0), job.request(1)] == [[0], [1]]
+    job.complete(0, 0)
+    assert job.request(0) == []
+    job.complete(1, 1)
+    assert job.assigned(0) == [2]
+    assert job.request(1) == []
+    job.lose(0)
+    assert job.assigned(1) == [2]
+    job.complete(1, 2)
+    assert [job.request(1), job.request(0)] == [[3], [4]]
+    job.complete(1, 3)
+    job.complete(0, 4)
+    assert [job.request(1), job.request(0)] == [[None], [None]]
+    assert job.coordinator.summary() == {"parts": 5}
+
+
+def test_stopping_hands_out_no_later_group() -> None:
+    job = Job(parts=1, later=[[1]])
+    assert job.request(0) == [0]
+    job.coordinator.stop()
+    job.complete(0, 0)
+    assert job.request(0) == [None]
 
 
 def test_without_parts_processes_end_at_once() -> None:

@@ -19,8 +19,8 @@ from flambeau.coordination.protocol import (
     RoleJoined,
 )
 from flambeau.coordination.roles import Role, RoleSpec
+from flambeau.driver.control.phases import TABLE, Action, Phase, Trigger, move
 from flambeau.driver.outcome import Outcome
-from flambeau.driver.phases import TABLE, Action, Phase, Trigger, move
 from flambeau.errors import ConfigError
 
 LIVE = [phase for phase in Phase if phase is not Phase.OVER]
@@ -205,10 +205,9 @@ def test_an_agent_that_nothing_replaces_fails_the_job(elastic: bool) -> None:
     if elastic:
         outcome = in_phase(Phase.RUNNING, lambda: job.kill(1), job=job)
         assert outcome.failure is not None
-        assert (
-            "agent 1 on host-1 ended before its time: nothing has replaced"
-            in outcome.failure.message
-        )
+        reason = "nothing has replaced it: 1 agent of 2 (1) did not join within 120 s"
+        text = f"agent 1 on host-1 ended before its time: {reason}"
+        assert text in outcome.failure.message
     else:
         with pytest.raises(ConfigError, match=r"1 agent of 2 \(1\) did not join within 120 s"):
             in_phase(Phase.RUNNING, lambda: job.kill(1), job=job)

@@ -35,6 +35,20 @@ def test_rows_whose_updates_were_lost_with_a_server_are_not_applied() -> None:
     assert rows == {"read": 160, "applied": 136, "dropped": 0, "repeated": 0, "lost": 24}
 
 
+def test_rows_are_lost_also_when_no_worker_is_left_that_knows_of_their_updates() -> None:
+    outcome = free_outcome(0)
+    outcome.coordinator_summary["updates_lost"] = 5
+    rows = free_rows(outcome)
+    assert (rows["applied"], rows["lost"]) == (120, 40)
+    assert make_report(outcome, Memory(), SETTINGS, 0.0)["updates_lost"] == 5
+
+
+def test_updates_that_workers_and_the_coordinator_know_of_are_lost_once() -> None:
+    outcome = free_outcome(3)
+    outcome.coordinator_summary["updates_lost"] = 2
+    assert free_rows(outcome)["lost"] == 24
+
+
 def test_without_lost_updates_no_rows_are_lost() -> None:
     assert "lost" not in free_rows(free_outcome(0))
 
@@ -86,6 +100,15 @@ def test_a_damaged_log_is_said_and_does_not_keep_a_run_from_going_on(tmp_path: P
     text = Memory().recall(run)
     assert text is not None
     assert "line 2 is not an event" in text
+
+
+def test_a_job_without_a_summary_has_come_as_far_as_its_last_progress() -> None:
+    memory = Memory()
+    for event in events(("job_start", 0), ("progress", 96), ("job_start", 64), ("progress", 80)):
+        memory.observe(event)
+    found = make_report(Outcome(), memory, SETTINGS, 0.0)
+    counts = {"read": 112, "applied": 80, "dropped": 0, "repeated": 32, "skipped": 0}
+    assert (found["rows"], found["step"]) == (counts, 1)
 
 
 def report(*summaries: dict[str, Any]) -> dict[str, Any]:

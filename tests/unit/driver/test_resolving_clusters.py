@@ -9,6 +9,7 @@ from torch import nn
 
 import flambeau as fb
 from flambeau.config import RemoteCluster
+from flambeau.coordination.payloads import ScriptPayload
 from flambeau.driver.run import run_script
 from flambeau.errors import ConfigError
 
@@ -51,7 +52,7 @@ def test_a_cluster_that_is_not_there_is_found_out_first(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no launcher"):
         fb.run(print, cluster=Joined())
     with pytest.raises(ConfigError, match="no launcher"):
-        run_script("script.py", [], Joined(), module=False)
+        run_script(ScriptPayload("script.py"), Joined())
 
 
 def test_what_is_no_cluster_touches_nothing(tmp_path: Path) -> None:

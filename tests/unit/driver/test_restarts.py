@@ -10,21 +10,24 @@ from typing import Any
 import pytest
 import torch
 from fake_stage import spec
+from simulated_job import Choice, SimulatedJob
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.store import TrainingState, write_checkpoint
 from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.config import Recovery
 from flambeau.coordination import backoff
-from flambeau.coordination.failures import Failure, of_exit
+from flambeau.coordination.failures import Cause, Failure, of_exit
 from flambeau.coordination.file_messages import AgentJoined
 from flambeau.coordination.payloads import ScriptPayload
 from flambeau.coordination.protocol import CODEC, RoleExited, RoleJoined, Shutdown, StartRoles
-from flambeau.driver import controller as controlling
-from flambeau.driver.controller import Controller
+from flambeau.coordination.roles import Role
+from flambeau.driver.control import controller as controlling
+from flambeau.driver.control.controller import Controller
+from flambeau.driver.control.phases import Phase
+from flambeau.driver.control.restarts import Replacement, Restarts
+from flambeau.driver.control.starting_points import StartingPoints
 from flambeau.driver.outcome import Outcome
-from flambeau.driver.restarts import Replacement, Restarts
-from flambeau.driver.starting_points import StartingPoints
 from flambeau.driver.topology import Topology
 from flambeau.messaging import Client
 from flambeau.observe import Event, Observer
@@ -83,6 +86,72 @@ def test_a_restart_is_allowed_until_all_are_used_up() -> None:
     restarts.take_back()
     assert (restarts.allow(lost()), restarts.left) == (True, 1)
     restarts.close()
+
+
+def test_roles_that_are_lost_together_are_one_restart(run: RunDirectory) -> None:
+    save(run, 4)
+    told: list[str] = []
+    restarts = Restarts(StartingPoints(run), 1, lambda kind, **fields: told.append(kind))
+    new = [spec(rank, role, attempt=1) for role in (Role.WORKER, Role.SERVER) for rank in (0, 1)]
+    for number, each in enumerate(new):
+        now = 5.0 + 0.1 * number
+        assert restarts.allow_role(of_exit(each, -9), now)
+        restarts.replace(of_exit(each, -9), each, now)
+    assert (restarts.count, told) == (1, ["restart"])
+    assert [item.spec for item in when_due(restarts, 5.3)] == new
+    restarts.close()
+
+
+@pytest.mark.parametrize(
+    ("rank", "now"), [pytest.param(1, 6.5, id="later"), pytest.param(0, 5.5, id="again")]
+)
+def test_a_role_that_is_lost_later_or_again_is_another_restart(rank: int, now: float) -> None:
+    restarts = Restarts(StartingPoints(), 1, ignore)
+    restarts.replace(lost(0), spec(0, attempt=1), 5.0)
+    assert not restarts.allow_role(lost(rank), now)
+    restarts.replace(lost(rank), spec(rank, attempt=1), now)
+    assert restarts.count == 2
+    restarts.close()
+
+
+def test_a_mistake_of_the_user_is_no_part_of_a_restart() -> None:
+    restarts = Restarts(StartingPoints(), 3, ignore)
+    restarts.replace(lost(0), spec(0, attempt=1), 5.0)
+    assert not restarts.allow_role(Failure(spec(1), Cause.USER_ERROR, "wrong"), 5.1)
+    restarts.close()
+
+
+def lose_all_roles(job: SimulatedJob) -> Outcome:
+    """What held all roles together ends, shortly after they began."""
+
+    def lose() -> None:
+        for role in list(job.agent(0).roles):
+            job.agent(0).exit(role, -9)
+
+    job.at(Phase.RUNNING, lambda: job.after(2.0, lose))
+    return job.run()
+
+
+def elastic_job(saved: bool) -> SimulatedJob:
+    return SimulatedJob(agents=1, servers=2, elastic=True, saved=saved, restarts=1)
+
+
+def test_all_roles_lost_at_once_are_replaced_by_one_restart() -> None:
+    job = elastic_job(saved=True)
+    outcome = lose_all_roles(job)
+    assert (outcome.ending, outcome.restarts) == ("finished", 1)
+    assert [len(job.kinds(kind)) for kind in ("generation", "worker_lost")] == [1, 3]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_all_roles_lost_at_once_with_nothing_to_restore_start_again_by_one_restart(
+    damaged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Choice, "exist", damaged)
+    job = elastic_job(saved=False)
+    outcome = lose_all_roles(job)
+    assert (outcome.ending, outcome.restarts) == ("finished", 1)
+    assert len(job.kinds("generation")) == 2
 
 
 class Watching(Observer):

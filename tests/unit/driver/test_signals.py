@@ -2,7 +2,7 @@ import os
 import signal
 import threading
 
-from flambeau.driver.signals import Signals, Wish
+from flambeau.driver.control.signals import Signals, Wish
 
 
 def test_signals_are_counted_and_end_nothing() -> None:

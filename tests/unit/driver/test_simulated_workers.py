@@ -9,7 +9,7 @@ import pytest
 from flambeau.clusters.base import Launch
 from flambeau.config import Recovery
 from flambeau.coordination.payloads import ScriptPayload
-from flambeau.driver.controller import Controller
+from flambeau.driver.control.controller import Controller
 from flambeau.driver.topology import Topology
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

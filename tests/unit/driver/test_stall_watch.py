@@ -8,7 +8,7 @@ from flambeau.coordination.failures import Cause
 from flambeau.coordination.membership import Membership
 from flambeau.coordination.protocol import Heartbeat, RoleJoined
 from flambeau.coordination.roles import Role, RoleSpec
-from flambeau.driver.stall_watch import STACK_SECONDS, StallWatch
+from flambeau.driver.control.stall_watch import STACK_SECONDS, StallWatch
 
 ROLES = [spec(0), spec(1), spec(0, Role.SERVER)]
 

@@ -12,7 +12,7 @@ from flambeau.checkpoint.references import checkpoint_path
 from flambeau.checkpoint.retention import is_leased
 from flambeau.checkpoint.store import TrainingState, take_snapshot, write_checkpoint, write_snapshot
 from flambeau.checkpoint.tensor_file import write_tensors
-from flambeau.driver.starting_points import StartingPoint, StartingPoints
+from flambeau.driver.control.starting_points import StartingPoint, StartingPoints
 
 
 @pytest.fixture

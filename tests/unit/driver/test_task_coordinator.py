@@ -642,6 +642,61 @@ def test_after_the_loss_of_a_server_all_is_saved_soon() -> None:
     assert job.sync_point() is None
 
 
+def updates_lost(job: Job) -> int:
+    count: int = job.free.summary()["updates_lost"]
+    return count
+
+
+def trained_on(job: Job, tasks: int) -> Job:
+    """The first worker has made an update with each of some tasks of one batch."""
+    for _ in range(tasks):
+        task = job.want(0)
+        assert task is not None
+        job.train(0, task)
+    return job
+
+
+def test_updates_since_the_checkpoint_of_a_new_server_are_lost_once() -> None:
+    job = trained_on(Job(checkpoints={"every_steps": 2}).begun(rows=32), 2)
+    assert job.meet().step == 2
+    trained_on(job, 1)
+    for rank in (0, 1):
+        job.lose(rank)
+    for rank in (0, 1):
+        job.free.lost(spec(rank, Role.SERVER))
+    for rank in (0, 1):
+        job.free.replaced(spec(rank, Role.SERVER, attempt=1), "step-00000002")
+    job.free.replaced(spec(0, attempt=1), "step-00000002")
+    assert updates_lost(job) == 1
+
+
+def test_updates_that_two_servers_lose_one_after_the_other_are_lost_once() -> None:
+    job = trained_on(Job(checkpoints={"every_epochs": None}).begun(rows=32), 3)
+    job.free.replaced(spec(0, Role.SERVER, attempt=1), "step-00000000")
+    trained_on(job, 2)
+    job.free.replaced(spec(1, Role.SERVER, attempt=1), "step-00000000")
+    assert updates_lost(job) == 5
+
+
+def test_updates_made_before_a_worker_met_the_others_are_in_the_checkpoint() -> None:
+    job = Job(checkpoints={"every_steps": 1}).begun(rows=32)
+    late = job.want(1)
+    assert late is not None
+    trained_on(job, 1)
+    job.train(1, late)
+    assert job.meet().step == 1
+    job.free.replaced(spec(0, Role.SERVER, attempt=1), "step-00000001")
+    assert updates_lost(job) == 0
+
+
+def test_updates_that_were_lost_before_a_checkpoint_stay_lost_after_it() -> None:
+    job = trained_on(Job().begun(rows=32), 1)
+    job.free.lost(spec(0, Role.SERVER))
+    job.free.replaced(spec(0, Role.SERVER, attempt=1), "step-00000000")
+    trained_on(job, 1)
+    assert updates_lost(Job().plan(rows=32, state=saved_state(job))) == 1
+
+
 # Going on
 
 

@@ -16,6 +16,7 @@ from flambeau.data.source import IndexedSource
 from flambeau.errors import ConfigError, DataError
 from flambeau.inference.parts import batches_of, cut_parts
 from flambeau.inference.scorer import Scorer
+from flambeau.inference.shorthands import expand
 from flambeau.inference.writing import is_folder, write_predictions
 
 COLUMNS = ("x", "id", "name")
@@ -47,7 +48,7 @@ def predict(**transform: object) -> Iterator[pa.RecordBatch]:
     keys = ("id", "name")
     model = Model().eval()
     scorer = Scorer(model, "mse", keys, **transform)  # type: ignore[arg-type]
-    binder = Binder(Binding(keys=keys), model.forward, Shape(COLUMNS))
+    binder = Binder(Binding(keys=keys), model.forward, Shape(COLUMNS), expand=expand)
     (part,) = cut_parts(Rows())
     return (scorer.score(batch, binder) for batch in batches_of(Rows(), part, binder, 2))
 
@@ -118,7 +119,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_model_that_does_not_give_one_output_for_each_row_is_refused() -> None:
-    binder = Binder(Binding(keys=("id",)), Model().forward, Shape(COLUMNS))
+    binder = Binder(Binding(keys=("id",)), Model().forward, Shape(COLUMNS), expand=expand)
     scorer = Scorer(lambda x: x[:1], None, ("id",))
     with pytest.raises(DataError, match="one output for each row"):
         scorer.score(Rows().take(np.arange(3)), binder)
@@ -126,7 +127,7 @@ def test_a_model_that_does_not_give_one_output_for_each_row_is_refused() -> None
 
 def test_predictions_that_are_not_numbers_are_told_of_once() -> None:
     scorer = Scorer(lambda x: x, "mse", ())
-    binder = Binder(Binding(), lambda x: x, Shape(("x",)))
+    binder = Binder(Binding(), lambda x: x, Shape(("x",)), expand=expand)
     batch = Batch({"x": torch.tensor([1.0, float("nan")])}, 2)
     with pytest.warns(UserWarning, match="prediction is NaN for 1 of the first 2 rows"):
         scorer.score(batch, binder)

@@ -11,6 +11,7 @@ from flambeau.config import Binding, TableSpec
 from flambeau.data.binding import Binder
 from flambeau.embeddings import InProcessTables
 from flambeau.errors import ConfigError, DataError, ModelError
+from flambeau.inference.shorthands import expand
 from flambeau.inference.vector_files import export_vectors
 from flambeau.runs import item_vectors as run_vectors
 from flambeau.runs import open_data
@@ -26,7 +27,7 @@ def export(data: dict[str, Any], out: Path, encode: Any = item_vectors, **settin
     id = settings.pop("id", None)
     source = open_data.array_source(data)
     binding = Binding(keys=() if id is None else (id,), **settings)
-    binder = Binder(binding, encode, open_data.shape_of(source))
+    binder = Binder(binding, encode, open_data.shape_of(source), expand=expand)
     return export_vectors(encode, source, binder, out, 2, id)
 
 

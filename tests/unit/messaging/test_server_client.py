@@ -290,6 +290,13 @@ def test_a_port_in_use_is_named(server: Server[Note]) -> None:
         Server(CODEC, SECRET, HOST, port)
 
 
+def test_an_address_of_another_machine_is_told_from_a_port_in_use() -> None:
+    with pytest.raises(
+        MessagingError, match=r"on 192\.0\.2\.77:any port: .*no such address.*host="
+    ):
+        Server(CODEC, SECRET, "192.0.2.77")
+
+
 def test_after_close_the_port_is_free() -> None:
     first = Server(CODEC, SECRET, HOST)
     port = int(first.address.rsplit(":", 1)[1])

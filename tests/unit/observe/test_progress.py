@@ -141,6 +141,15 @@ def test_a_lost_worker_and_the_restart_are_shown() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("agents", "text"),
+    [([1], "agent 1 starts again in 2 s: lost"), ([0, 1], "agents 0, 1 start again in 2 s: lost")],
+)
+def test_a_restart_of_agents_alone_is_no_other_generation(agents: list[int], text: str) -> None:
+    fields = {"generation": 0, "reason": "lost", "delay": 2.0, "agents": agents}
+    assert shown(Event("restart", 0.0, fields)) == [text]
+
+
 def test_a_lost_server_is_not_called_a_worker() -> None:
     fields = {"rank": 0, "role": "server", "reason": "killed by signal 9"}
     assert shown(Event("worker_lost", 0.0, fields)) == ["server 0 lost: killed by signal 9"]

@@ -101,7 +101,8 @@ def test_a_malformed_push_is_refused_and_changes_nothing(case: str, lockstep: bo
 def test_the_push_that_the_malformed_ones_are_made_of_is_sound() -> None:
     with Servers(1) as servers:
         servers.worker(0, [ITEM], [1.0] * 4)
-        assert ask(servers.channel(), PUSH, *SOUND).outcome == "applied"
+        # Sent again, and then known, if it takes long: kernels may have to be compiled first.
+        assert ask(servers.channel(), PUSH, *SOUND).outcome in ("applied", "duplicate")
 
 
 def test_a_dense_gradient_for_a_shard_without_dense_weights_is_refused() -> None:

@@ -21,4 +21,5 @@ def test_scripts_are_given_the_machine_and_the_place_on_it(
         "LOCAL_RANK": "1",
         "LOCAL_WORLD_SIZE": "2",
         "GROUP_RANK": "1",
+        "NODE_RANK": "1",
     }

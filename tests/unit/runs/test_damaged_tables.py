@@ -8,7 +8,7 @@ import pytest
 
 import flambeau as fb
 from flambeau.checkpoint import RunDirectory
-from flambeau.driver.evaluate import evaluate_run
+from flambeau.driver.parts.evaluate import evaluate_run
 from flambeau.errors import CheckpointError
 from flambeau.inference.export import ExportOptions
 from flambeau.runs.run_export import export_run

@@ -19,6 +19,7 @@ from flambeau.data.sources.text.csv import CsvSource
 from flambeau.data.sources.text.libsvm import open_libsvm
 from flambeau.embeddings import SparseEmbedding, TableSpec
 from flambeau.errors import DataError, ModelError
+from flambeau.inference.shorthands import expand
 from flambeau.runs.dry_run import dry_run, suit
 from flambeau.runs.open_data import array_source, shape_of
 from flambeau.training.losses import build_loss
@@ -60,7 +61,7 @@ def text(path: Path, *lines: str, **options: Any) -> CsvSource:
 def looked(model: nn.Module, source: Source, inputs: Any = None, **settings: Any) -> Binder:
     """The binder after the first look at model and data."""
     binding = Binding(inputs=inputs or X, label="label", **settings)
-    binder = Binder(binding, model.forward, shape_of(source))
+    binder = Binder(binding, model.forward, shape_of(source), expand=expand)
     return dry_run(model, source, binder, build_loss("bce"), None)
 
 
@@ -196,7 +197,7 @@ def test_inputs_of_ids_are_named_too(tmp_path: Path) -> None:
 def test_a_model_in_use_gets_numbers_as_in_training(tmp_path: Path) -> None:
     source = text(tmp_path)
     model = Dense().eval()
-    binder = Binder(Binding(inputs=X), model.forward, shape_of(source))
+    binder = Binder(Binding(inputs=X), model.forward, shape_of(source), expand=expand)
     assert suit(model, source, binder, None).numbers == {"age", "visits"}
 
 

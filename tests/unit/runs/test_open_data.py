@@ -212,7 +212,7 @@ def test_two_agents_with_two_workers_each_read_every_row_of_a_frame_once(train: 
         numbers = iter(range(100))
         for spool, sizes in zip(spools, counts, strict=True):
             parts = [[float(next(numbers)) for _ in range(size)] for size in sizes]
-            spool.fill(iter([pa.record_batch({"x": part}) for part in parts]))
+            spool.fill(("train", pa.record_batch({"x": part})) for part in parts)
         read, steps = [], []
         for rank, agent in enumerate([0, 0, 1, 1]):
             descriptor = spools[agent].descriptors["train"]

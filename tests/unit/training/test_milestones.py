@@ -74,14 +74,19 @@ class Parts:
 
 
 def make(
-    *losses: float, step: int = 3, patience: int | None = None, best: bool = True, **more: Any
+    *losses: float,
+    step: int = 3,
+    patience: int | None = None,
+    target: float | None = None,
+    best: bool = True,
+    **more: Any,
 ) -> tuple[Milestones, Parts]:
     parts = Parts(list(losses), **more)
     settings = JobSettings(
         model=CodeRef(path="m:Model"),
         train=FileData(path="x"),
         valid=FileData(path="y"),
-        early_stopping={"patience": patience} if patience else None,
+        early_stopping={"patience": patience, "target": target} if patience or target else None,
     )
     position = Position(step=step, epoch=1)
     return Milestones(settings, parts, position, Best("loss") if best else None), parts
@@ -190,6 +195,49 @@ def test_a_restored_position_is_not_saved_again() -> None:
     assert parts.saving.made == []
     at(milestones, 4).checkpoint()
     assert len(parts.saving.made) == 1
+
+
+def test_a_run_ends_when_the_target_is_reached() -> None:
+    milestones, _ = make(1.0, 2.0, 2.0, 2.0, 2.0, 0.5, target=0.5)
+    assert not milestones.finished_early
+    for step in range(5):
+        at(milestones, step).evaluate()
+        assert not milestones.finished_early, "patience does not count beside a target"
+    at(milestones, 5).evaluate()
+    assert milestones.finished_early
+    resumed, _ = make(target=0.5)
+    resumed.load(milestones.dump())
+    assert resumed.finished_early
+    lower, _ = make(target=0.25)
+    lower.load(milestones.dump())
+    assert not lower.finished_early
+
+
+def test_a_target_and_patience_both_end_a_run() -> None:
+    milestones, _ = make(1.0, 2.0, 2.0, patience=2, target=0.5)
+    for step in range(3):
+        assert not milestones.finished_early
+        at(milestones, step).evaluate()
+    assert milestones.finished_early
+
+
+def test_a_target_is_reached_although_the_gain_is_below_min_delta() -> None:
+    best = Best("auc", min_delta=0.01)
+    assert best.improves({"auc": 0.800})
+    assert not best.improves({"auc": 0.803})
+    assert best.reaches(0.8025, {"auc": 0.803})
+    assert not best.reaches(0.8025, {"auc": 0.802})
+    assert not best.reaches(0.8025, {"auc": math.nan})
+
+
+def test_a_target_that_an_earlier_run_did_not_evaluate_is_not_reached() -> None:
+    before, _ = make(0.1)
+    before.evaluate()
+    after, _ = make(target=0.5)
+    values = before.dump()
+    values["metrics"] = {"auc": 0.9}
+    after.load(values)
+    assert not after.finished_early
 
 
 def test_a_run_ends_early_when_patience_is_used_up() -> None:

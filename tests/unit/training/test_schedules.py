@@ -80,6 +80,32 @@ def test_decay_ends_after_its_own_steps_and_stays():
     assert rates(Schedule(kind="linear", steps=8, end=0.25), total=None) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("steps", [6, None])
+def test_a_decay_starts_where_it_is_told(steps):
+    setting = Schedule(kind="polynomial", warmup=4, start=9, steps=steps, power=2.0, end=0.2)
+    length = steps or TOTAL - 9
+    expected = [step / 4 for step in range(4)] + [1.0] * 5
+    expected += [0.2 + 0.8 * max(0.0, 1 - (step - 9) / length) ** 2 for step in range(9, TOTAL)]
+    assert rates(setting) == pytest.approx(expected)
+
+
+def test_a_decay_may_start_behind_the_last_step():
+    assert rates(Schedule(kind="linear", start=TOTAL + 5)) == [1.0] * TOTAL
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "polynomial", "warmup": 5, "start": 4}, "start=4 is before the end of the warm"),
+        ({"kind": "constant", "start": 4}, "leave it out with kind='constant'"),
+        ({"kind": "step", "milestones": (3,), "start": 4}, "leave it out with kind='step'"),
+    ],
+)
+def test_a_start_that_means_nothing_is_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        Schedule(**settings)
+
+
 @pytest.mark.parametrize("kind", ["linear", "cosine", "polynomial"])
 def test_decay_over_an_unknown_length_is_an_error(kind):
     with pytest.raises(ConfigError, match=rf"kind='{kind}' .* set schedule\.steps"):

@@ -1,6 +1,11 @@
 """The run directory, for agents that do not see the driver's files."""
 
+import contextlib
+import errno
+import fcntl
+import glob
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -14,12 +19,27 @@ if TYPE_CHECKING:
     from flambeau.clusters.file_transfer.depot import Depot
 
 
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
 @final
 class Mirror:
-    """A directory of an agent's own in the place of the run's."""
+    """A directory of an agent's own in the place of the run's.
+
+    The agent holds its lock. An agent that was killed leaves a directory whose lock is free, which
+    the next one of the same user on this machine removes.
+    """
 
     def __init__(self, parent: str | None, limit: int, depot: "Depot | None" = None) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="flambeau-", dir=parent))
+        folder = Path(parent or tempfile.gettempdir())
+        # With the machine's name: locks may not be known to others that see the same files.
+        prefix = f"flambeau-mirror-{platform.node()}-"
+        for left in folder.glob(f"{glob.escape(prefix)}*"):
+            _remove_unused(left)
+        self._lock: int | None = None
+        while self._lock is None:  # another agent may take a new one, too, for one left behind
+            self.root = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            self._lock = _locked(self.root, new=True)
         self._limit, self._depot = limit, depot
 
     def send(self, agent: int, directory: str, send: Callable[..., object]) -> None:
@@ -61,3 +81,46 @@ class Mirror:
     def remove(self) -> None:
         """Leave nothing behind."""
         shutil.rmtree(self.root, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _remove_unused(root: Path) -> None:
+    """Remove a directory that no agent holds."""
+    lock = _locked(root, new=False)
+    if lock is not None:
+        shutil.rmtree(root, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked(root: Path, *, new: bool) -> int | None:
+    """Return a descriptor that holds the lock of a directory, which this process has made (`new`).
+
+    None: another process holds it, the directory is gone, or it is another user's. On a file system
+    without locks, a new one has a descriptor alone, and no other can be had.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            stack.callback(os.close, lock)
+            # A server of files may give a new one to another user.
+            if not new and os.fstat(lock).st_uid != os.getuid():
+                return None
+            _flock(lock, needed=not new)
+            if not os.path.samestat(os.stat(root, follow_symlinks=False), os.fstat(lock)):
+                return None
+        except (FileNotFoundError, NotADirectoryError, PermissionError, BlockingIOError):
+            return None
+        stack.pop_all()
+        return lock
+
+
+def _flock(descriptor: int, *, needed: bool) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        if needed:
+            raise BlockingIOError(*error.args) from error

@@ -112,7 +112,7 @@ def check_rows(source: StreamedSource, input_dim: int) -> int:
 
 
 def _ids(records: pa.RecordBatch) -> torch.Tensor:
-    column = to_columns(records, salts={COLUMN: COLUMN})[COLUMN]
+    column = to_columns(records, inputs={COLUMN})[COLUMN]
     return column.ids if isinstance(column, Jagged) else torch.as_tensor(column).reshape(-1)
 
 

@@ -127,7 +127,7 @@ def optimizers(name: str, rate: float) -> tuple[OptimizerSpec, OptimizerSpec]:
 
 def sized_by_session(job: AngelJob) -> AngelJob:
     """The job with the workers and servers that its Spark session names, if its words do not."""
-    from flambeau.clusters.spark import session_of, setting
+    from flambeau.clusters.spark.cluster import session_of, setting
 
     session = session_of(Spark())
     asked = {name: setting(session, key, "") for name, key in IN_SESSION.items()}

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from flambeau.checkpoint.user_code import importable_path
-from flambeau.clusters.spark import setting, slots_of
+from flambeau.clusters.spark.cluster import setting, slots_of
 from flambeau.compat.sparktorch.criterion import Criterion
 from flambeau.compat.sparktorch.util import TorchObject
 from flambeau.config import AllReduce, ParameterServer, optim

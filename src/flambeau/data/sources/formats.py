@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from pathlib import Path
 
 import pyarrow as pa
@@ -69,7 +70,9 @@ def find_format(path: Paths) -> str | None:
 
 def is_self_describing(path: Paths) -> bool:
     """Whether the first bytes of the files tell their format, whatever their names are."""
-    return _of_bytes(find_files(path, ("",))[0]) is not None
+    with warnings.catch_warnings(action="ignore"):  # the reader of the files says which are empty
+        files = find_files(path, ("",), skip_empty=True)
+    return _of_bytes(files[0]) is not None
 
 
 def _first(path: Paths) -> str:
@@ -84,9 +87,15 @@ def _of_url(url: str) -> str | None:
 
 def _of_directory(directory: Path) -> str | None:
     files = sorted(path for path in directory.rglob("*") if path.is_file())
-    formats = (_of_name(file.name) for file in files)
-    found = next((name for name in formats if name is not None), None)
-    if found is not None:
+    formats = dict.fromkeys(name for file in files if (name := _of_name(file.name)) is not None)
+    if formats:
+        found, *others = formats
+        if others:
+            warnings.warn(
+                f"{directory} holds files of several formats ({', '.join(formats)}), and is read "
+                f"as {found}; give format=, or a pattern such as '*.{found}'",
+                stacklevel=2,
+            )
         return found
     pictures = any(file.suffix.lower() in image_folder.SUFFIXES for file in files)
     return "images" if pictures else None

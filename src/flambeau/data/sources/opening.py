@@ -25,6 +25,7 @@ from flambeau.data.sources.idx import IdxSource
 from flambeau.data.sources.image_folder import ImageFolderSource
 from flambeau.data.sources.parquet import ParquetSource
 from flambeau.data.sources.paths import Paths
+from flambeau.data.sources.row_share import share_of
 from flambeau.data.sources.text.criteo import open_criteo
 from flambeau.data.sources.text.csv import CsvSource
 from flambeau.data.sources.text.dummy import open_dummy
@@ -86,7 +87,8 @@ def _open_files(data: FileData) -> Source:
     else:
         path, source = _single(data.path, name), _OF_ONE_PATH[name]
     _require_known_options(name, source, data.options)
-    return source(path, **data.options)
+    opened = source(path, **data.options)
+    return opened if data.share is None else share_of(opened, data.share, name)
 
 
 def _require_local(path: Paths, name: str) -> None:

@@ -16,6 +16,8 @@ from flambeau.errors import DataError
 
 SUFFIXES = (".parquet", ".pq")
 _KEPT_OPEN = 8
+#: Bytes of a column that are read at once.
+_READ_BYTES = 1 << 20
 
 
 @final
@@ -63,11 +65,12 @@ class ParquetSource(StreamedSource):
                 yield Shard(path, part, rows)
 
     def _open_for_rows(self, path: str) -> pq.ParquetFile:
-        file = self._open(path)
-        if not is_url(path):
-            return file
-        # Columns are fetched together, in few requests, and let go with this reader.
-        return pq.ParquetFile(open_random(path), metadata=file.metadata, pre_buffer=True)
+        """A reader of its own: what it has read ahead is let go with it."""
+        metadata = self._open(path).metadata
+        if is_url(path):  # columns are fetched together, in few requests
+            return pq.ParquetFile(open_random(path), metadata=metadata, pre_buffer=True)
+        # Row groups may be large: without these, all of their bytes are read before the first row.
+        return pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=_READ_BYTES)
 
     def _open(self, path: str) -> pq.ParquetFile:
         """The file, from the few that are kept open; a file in use stays open beyond that."""

@@ -3,6 +3,7 @@
 import glob
 import os
 import re
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,19 +19,40 @@ from flambeau.errors import DataError
 Paths = str | Sequence[str]
 
 
-def find_files(path: Paths, suffixes: Sequence[str] = ()) -> list[str]:
+def find_files(path: Paths, suffixes: Sequence[str] = (), *, skip_empty: bool = False) -> list[str]:
     """The files meant by `path`, none of them empty; each may be local or a URL.
+
+    An empty file is an error, or with `skip_empty` left out with a warning.
 
     A directory stands for all files below it that end in one of `suffixes`, a glob for its
     matches; both in sorted order, without names that start with `_` or `.` (`_SUCCESS`).
     """
+    files = named_files(path, suffixes)
+    if skip_empty:
+        files = [(file, size) for file, size in files if _has_content(file, size)]
+    for file, size in files:
+        require_content(file, size)
+    if not files:
+        first = path if isinstance(path, str) else path[0]
+        raise DataError(f"all files of {shown(first)} are empty")
+    return [file for file, _ in files]
+
+
+def named_files(path: Paths, suffixes: Sequence[str] = ()) -> list[tuple[str, int | None]]:
+    """The files meant by `path`, also empty ones, with their sizes where these are known."""
     patterns = [path] if isinstance(path, str) else list(path)
     if not patterns:
         raise DataError("the list of data files is empty")
-    files = [file for pattern in patterns for file in _expand(pattern, suffixes)]
-    for file, size in files:
-        require_content(file, size)
-    return [file for file, _ in files]
+    return [file for pattern in patterns for file in _expand(pattern, suffixes)]
+
+
+def _has_content(path: str, size: int | None) -> bool:
+    """Return whether a file has bytes, and warn if it has none."""
+    if size is None:
+        size = os.stat(path).st_size if os.path.exists(path) else None
+    if size == 0:
+        warnings.warn(f"{shown(path)} is empty, and left out", stacklevel=3)
+    return size != 0
 
 
 def require_content(path: str, size: int | None = None) -> None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from flambeau.errors import ModelError
+from flambeau.models.ctr.layers.field_sizes import FieldSizes, small_fields
 from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.layers.first_order import FirstOrder
 from flambeau.models.ctr.layers.linear import Linear
@@ -31,15 +32,20 @@ class AFM(nn.Module):
         dropout: float = 0.0,
         base_rate: float = 0.5,
         table: TableSettings | None = None,
+        sizes: FieldSizes | None = None,
+        dense_below: int | None = None,
     ) -> None:
         super().__init__()
+        small = small_fields(fields, sizes, dense_below)
         if fields == 1 or attention < 1:
             raise ModelError(
                 f"fields={fields} and attention={attention}: AFM needs two fields for a pair, and "
                 "an attention of at least 1"
             )
-        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
-        self.linear = FirstOrder(fields, dense, table, base_rate)
+        self.embeddings = FieldEmbedding(
+            fields, embedding_dim, small=small, **settings_of(EMBEDDINGS, table)
+        )
+        self.linear = FirstOrder(fields, dense, table, base_rate, small)
         self.attention = Linear(embedding_dim, attention)
         self.score = Linear(attention, 1, bias=False)
         self.dropout = nn.Dropout(dropout)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from flambeau.errors import ModelError
 from flambeau.models.ctr.layers.base_rate import begin_at
 from flambeau.models.ctr.layers.dense_values import DenseVectors, beside, checked
+from flambeau.models.ctr.layers.field_sizes import FieldSizes, small_fields
 from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.layers.linear import Linear
 from flambeau.models.ctr.layers.perceptron import Perceptron
@@ -37,12 +38,17 @@ class AutoInt(nn.Module):
         batch_norm: bool = False,
         base_rate: float = 0.5,
         table: TableSettings | None = None,
+        sizes: FieldSizes | None = None,
+        dense_below: int | None = None,
     ) -> None:
         super().__init__()
+        small = small_fields(fields, sizes, dense_below)
         if layers < 1:
             raise ModelError(f"layers={layers}: must be at least 1")
         self.dense = checked(dense)
-        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
+        self.embeddings = FieldEmbedding(
+            fields, embedding_dim, small=small, **settings_of(EMBEDDINGS, table)
+        )
         self.dense_vectors = DenseVectors(dense, embedding_dim) if dense else None
         widths = [embedding_dim, *[heads * head_dim] * (layers - 1)]
         self.attention = nn.Sequential(

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from flambeau.errors import ModelError
 from flambeau.models.ctr.layers.base_rate import begin_at
 from flambeau.models.ctr.layers.dense_values import beside, checked
+from flambeau.models.ctr.layers.field_sizes import FieldSizes, small_fields
 from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.layers.linear import Linear
 from flambeau.models.ctr.layers.perceptron import Perceptron
@@ -62,12 +63,17 @@ class DCNv2(nn.Module):
         batch_norm: bool = False,
         base_rate: float = 0.5,
         table: TableSettings | None = None,
+        sizes: FieldSizes | None = None,
+        dense_below: int | None = None,
     ) -> None:
         super().__init__()
+        small = small_fields(fields, sizes, dense_below)
         if structure not in ("parallel", "stacked"):
             raise ModelError(f"structure={structure!r}: give 'parallel' or 'stacked'")
         self.dense, self.structure = checked(dense), structure
-        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
+        self.embeddings = FieldEmbedding(
+            fields, embedding_dim, small=small, **settings_of(EMBEDDINGS, table)
+        )
         width = fields * embedding_dim + dense
         self.cross = MatrixCross(width, cross_layers, rank)
         self.deep = Perceptron(width, hidden, dropout=dropout, batch_norm=batch_norm)

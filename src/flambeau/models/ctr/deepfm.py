@@ -6,6 +6,7 @@ from typing import final
 from torch import Tensor, nn
 
 from flambeau.models.ctr.layers.dense_values import beside, checked
+from flambeau.models.ctr.layers.field_sizes import FieldSizes, small_fields
 from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.layers.first_order import FirstOrder
 from flambeau.models.ctr.layers.pairs import sum_of_products
@@ -28,11 +29,16 @@ class DeepFM(nn.Module):
         batch_norm: bool = False,
         base_rate: float = 0.5,
         table: TableSettings | None = None,
+        sizes: FieldSizes | None = None,
+        dense_below: int | None = None,
     ) -> None:
         super().__init__()
+        small = small_fields(fields, sizes, dense_below)
         self.dense = checked(dense)
-        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
-        self.linear = FirstOrder(fields, dense, table, base_rate)
+        self.embeddings = FieldEmbedding(
+            fields, embedding_dim, small=small, **settings_of(EMBEDDINGS, table)
+        )
+        self.linear = FirstOrder(fields, dense, table, base_rate, small)
         self.deep = Perceptron(fields * embedding_dim + dense, hidden, 1, dropout, batch_norm)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from flambeau.errors import ModelError
 from flambeau.models.ctr.layers.base_rate import begin_at
 from flambeau.models.ctr.layers.dense_values import checked, ready
+from flambeau.models.ctr.layers.field_sizes import FieldSizes, small_fields
 from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.layers.pairs import inner_products, pair_count
 from flambeau.models.ctr.layers.perceptron import Perceptron
@@ -34,12 +35,17 @@ class DLRM(nn.Module):
         batch_norm: bool = False,
         base_rate: float = 0.5,
         table: TableSettings | None = None,
+        sizes: FieldSizes | None = None,
+        dense_below: int | None = None,
     ) -> None:
         super().__init__()
+        small = small_fields(fields, sizes, dense_below)
         if fields == 1 and dense == 0:
             raise ModelError("fields=1 and dense=0: DLRM needs two vectors for a product")
         self.dense = checked(dense)
-        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
+        self.embeddings = FieldEmbedding(
+            fields, embedding_dim, small=small, **settings_of(EMBEDDINGS, table)
+        )
         layers = (*bottom, embedding_dim)
         self.bottom = Perceptron(dense, layers, batch_norm=batch_norm) if dense else None
         width = pair_count(fields + 1) + embedding_dim if dense else pair_count(fields)

@@ -4,6 +4,7 @@ from typing import final
 
 from torch import Tensor, nn
 
+from flambeau.models.ctr.layers.field_sizes import FieldSizes, small_fields
 from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.layers.first_order import FirstOrder
 from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings, settings_of
@@ -25,12 +26,17 @@ class FFM(nn.Module):
         *,
         base_rate: float = 0.5,
         table: TableSettings | None = None,
+        sizes: FieldSizes | None = None,
+        dense_below: int | None = None,
     ) -> None:
         super().__init__()
-        self.linear = FirstOrder(fields, dense, table, base_rate)
+        small = small_fields(fields, sizes, dense_below)
+        self.linear = FirstOrder(fields, dense, table, base_rate, small)
         self.fields, self.dim = fields, embedding_dim
         width = (fields or 0) * embedding_dim
-        self.embeddings = FieldEmbedding(fields, width, **settings_of(EMBEDDINGS, table))
+        self.embeddings = FieldEmbedding(
+            fields, width, small=small, **settings_of(EMBEDDINGS, table)
+        )
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
         """Logits. [rows]"""

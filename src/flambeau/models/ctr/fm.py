@@ -5,6 +5,7 @@ from typing import final
 from torch import Tensor, nn
 
 from flambeau.models.ctr.layers.bags import BagEmbedding
+from flambeau.models.ctr.layers.field_sizes import FieldSizes, small_fields
 from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.layers.first_order import FirstOrder
 from flambeau.models.ctr.layers.pairs import half_difference, sum_of_products
@@ -27,12 +28,15 @@ class FM(nn.Module):
         *,
         base_rate: float = 0.5,
         table: TableSettings | None = None,
+        sizes: FieldSizes | None = None,
+        dense_below: int | None = None,
     ) -> None:
         super().__init__()
-        self.linear = FirstOrder(fields, dense, table, base_rate)
+        small = small_fields(fields, sizes, dense_below)
+        self.linear = FirstOrder(fields, dense, table, base_rate, small)
         settings = settings_of(EMBEDDINGS, table)
         self.embeddings = (
-            FieldEmbedding(fields, embedding_dim, **settings)
+            FieldEmbedding(fields, embedding_dim, small=small, **settings)
             if fields
             else BagEmbedding(embedding_dim, EMBEDDINGS, "sum_and_squares", **settings)
         )

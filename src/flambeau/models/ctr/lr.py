@@ -4,6 +4,7 @@ from typing import final
 
 from torch import Tensor, nn
 
+from flambeau.models.ctr.layers.field_sizes import FieldSizes, small_fields
 from flambeau.models.ctr.layers.fields import Ids
 from flambeau.models.ctr.layers.first_order import FirstOrder
 from flambeau.models.ctr.layers.table_settings import TableSettings
@@ -23,9 +24,12 @@ class LR(nn.Module):
         *,
         base_rate: float = 0.5,
         table: TableSettings | None = None,
+        sizes: FieldSizes | None = None,
+        dense_below: int | None = None,
     ) -> None:
         super().__init__()
-        self.linear = FirstOrder(fields, dense, table, base_rate)
+        small = small_fields(fields, sizes, dense_below)
+        self.linear = FirstOrder(fields, dense, table, base_rate, small)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
         """Logits. [rows]"""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from flambeau.errors import ModelError
 from flambeau.models.ctr.layers.base_rate import begin_at
 from flambeau.models.ctr.layers.dense_values import beside, checked
+from flambeau.models.ctr.layers.field_sizes import FieldSizes, small_fields
 from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.layers.pairs import inner_products, pair_count
 from flambeau.models.ctr.layers.perceptron import Perceptron
@@ -37,13 +38,18 @@ class PNN(nn.Module):
         batch_norm: bool = False,
         base_rate: float = 0.5,
         table: TableSettings | None = None,
+        sizes: FieldSizes | None = None,
+        dense_below: int | None = None,
     ) -> None:
         super().__init__()
+        small = small_fields(fields, sizes, dense_below)
         if product not in ("inner", "outer", "both"):
             raise ModelError(f"product={product!r}: give 'inner', 'outer' or 'both'")
         self.dense = checked(dense)
         self.inner, self.outer = product != "outer", product != "inner"
-        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
+        self.embeddings = FieldEmbedding(
+            fields, embedding_dim, small=small, **settings_of(EMBEDDINGS, table)
+        )
         products = self.inner * pair_count(fields) + self.outer * embedding_dim**2
         width = fields * embedding_dim + products + dense
         self.deep = Perceptron(width, hidden, 1, dropout, batch_norm)

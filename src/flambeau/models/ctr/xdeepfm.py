@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from flambeau.errors import ModelError
 from flambeau.models.ctr.layers.dense_values import beside, checked
+from flambeau.models.ctr.layers.field_sizes import FieldSizes, small_fields
 from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.layers.first_order import FirstOrder
 from flambeau.models.ctr.layers.linear import Linear
@@ -76,11 +77,16 @@ class XDeepFM(nn.Module):
         batch_norm: bool = False,
         base_rate: float = 0.5,
         table: TableSettings | None = None,
+        sizes: FieldSizes | None = None,
+        dense_below: int | None = None,
     ) -> None:
         super().__init__()
+        small = small_fields(fields, sizes, dense_below)
         self.dense = checked(dense)
-        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
-        self.linear = FirstOrder(fields, dense, table, base_rate)
+        self.embeddings = FieldEmbedding(
+            fields, embedding_dim, small=small, **settings_of(EMBEDDINGS, table)
+        )
+        self.linear = FirstOrder(fields, dense, table, base_rate, small)
         self.cin = CompressedInteraction(fields, cin)
         self.cin_output = Linear(self.cin.width, 1, bias=False)
         self.deep = Perceptron(fields * embedding_dim + dense, hidden, 1, dropout, batch_norm)

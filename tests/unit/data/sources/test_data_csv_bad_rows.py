@@ -29,6 +29,15 @@ def read(source: CsvSource, columns: list[str]) -> list[dict[str, object]]:
     ).to_pylist()
 
 
+def test_a_delimiter_is_one_character(tmp_path: Path) -> None:
+    path = tmp_path / "ratings.dat"
+    path.write_text("1::1193::5\n1::661::3\n")
+    with pytest.raises(ConfigError, match=r"delimiter='::': give one .* give names= for these"):
+        CsvSource(str(path), delimiter="::", names=["user", "item", "rating"])
+    source = CsvSource(str(path), delimiter=":", names=["user", "x", "item", "y", "rating"])
+    assert read(source, ["user", "item", "rating"])[1] == {"user": 1, "item": 661, "rating": 3}
+
+
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
 def test_bad_rows_are_left_out_and_counted(tmp_path: Path, bad: str, name: str) -> None:

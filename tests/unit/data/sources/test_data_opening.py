@@ -13,6 +13,7 @@ from flambeau.data.source import Share
 from flambeau.data.sources.arrays import ArraySource
 from flambeau.data.sources.arrow import ArrowSource
 from flambeau.data.sources.cifar import CifarSource
+from flambeau.data.sources.formats import infer_format
 from flambeau.data.sources.idx import IdxSource
 from flambeau.data.sources.image_folder import ImageFolderSource
 from flambeau.data.sources.opening import open_source
@@ -207,3 +208,10 @@ def test_first_id_of_libfm_files_can_be_given(tmp_path):
     source = open_files(str(tmp_path / "a.libfm"), options={"first_id": 1})
     (rows,) = source.read(source.shards()[0], ["features"])
     assert rows.to_pylist()[0]["features"][0]["id"] == 0
+
+
+def test_a_directory_with_several_formats_is_told_of(tmp_path):
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    pq.write_table(pa.table({"x": [2]}), tmp_path / "b.parquet")
+    with pytest.warns(UserWarning, match=r"csv, parquet\), and is read as csv"):
+        assert infer_format(str(tmp_path)) == "csv"

@@ -34,6 +34,7 @@ def parse_criteo(
     data: Any,
     skip: bool,
     logarithm: bool,
+    hashes: bool,
     salts: Any,
     labels: Any,
     dense: Any,
@@ -43,6 +44,8 @@ def parse_criteo(
     """Fill the arrays with rows; how many, how many were skipped, and the fault that ended it.
 
     `labels`, `dense` and `ids` are [columns, rows]; `valid` [columns, rows / 8] begins as zeros.
+    Without `hashes`, ids say where texts are in the data: the start in the upper 32 bits, the end
+    in the lower ones.
     """
     # Not a literal, for which numba would compile all that is called here a second time.
     zero: Any = np.int64(0)
@@ -58,7 +61,7 @@ def parse_criteo(
         if wrong == FINE:
             at, wrong = _numbers(data, at, stop, logarithm, dense, rows)
         if wrong == FINE:
-            at, wrong = _texts(data, at, stop, salts, ids, valid, rows)
+            at, wrong = _texts(data, at, stop, hashes, salts, ids, valid, rows)
         if wrong == FINE and at <= stop:
             wrong = COLUMNS_DIFFER
         if wrong == FINE:
@@ -109,14 +112,21 @@ def _numbers(
             wrong = NO_NUMBER
         if wrong != FINE:
             return position, wrong
-        dense[column, row] = _logarithm(value) if logarithm else value
+        dense[column, row] = log_one_plus(value) if logarithm else value
         position = end + 1
     return position, FINE
 
 
 @kernel
 def _texts(
-    data: Any, position: int, stop: int, salts: Any, ids: Any, valid: Any, row: int
+    data: Any,
+    position: int,
+    stop: int,
+    hashes: bool,
+    salts: Any,
+    ids: Any,
+    valid: Any,
+    row: int,
 ) -> tuple[int, int]:
     for column in range(ids.shape[0]):
         if position > stop:
@@ -125,7 +135,10 @@ def _texts(
         if not is_utf8(data, position, end):
             return position, NOT_UTF8
         if end > position:
-            ids[column, row] = hash_bytes(data, position, end, salts[column])
+            if hashes:
+                ids[column, row] = hash_bytes(data, position, end, salts[column])
+            else:
+                ids[column, row] = (np.int64(position) << np.int64(32)) | np.int64(end)
             valid[column, row >> 3] |= np.uint8(1 << (row & 7))
         else:
             ids[column, row] = 0
@@ -133,8 +146,28 @@ def _texts(
     return position, FINE
 
 
+@kernel
+def text_bounds(spans: Any, bounds: Any) -> None:
+    """Write where each text begins, and the last one ends, when all are put together."""
+    total = np.int32(0)
+    bounds[0] = total
+    for i in range(spans.size):
+        total += np.int32((spans[i] & np.int64(0xFFFFFFFF)) - (spans[i] >> np.int64(32)))
+        bounds[i + 1] = total
+
+
+@kernel
+def copy_texts(data: Any, spans: Any, out: Any) -> None:
+    """Put texts together whose places in the data are given."""
+    place = 0
+    for i in range(spans.size):
+        for position in range(spans[i] >> np.int64(32), spans[i] & np.int64(0xFFFFFFFF)):
+            out[place] = data[position]
+            place += 1
+
+
 @inlined
-def _logarithm(value: Any) -> Any:
+def log_one_plus(value: Any) -> Any:
     """log(1 + value), and 0 for what is negative."""
     whole = np.int64(min(max(value, 0.0), 4096.0))
     if whole < 4096 and (value == whole or value <= 0.0):

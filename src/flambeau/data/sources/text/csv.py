@@ -14,19 +14,32 @@ from pyarrow import csv
 from flambeau.config.plural import number_of
 from flambeau.config.settings import nearest
 from flambeau.data.source import Shard, StreamedSource
-from flambeau.data.sources.files import compression_of, open_range, open_stream, unsplittable
+from flambeau.data.sources.files import (
+    compression_of,
+    first_bytes,
+    open_range,
+    open_stream,
+    unsplittable,
+)
 from flambeau.data.sources.paths import Paths, find_files, reading
 from flambeau.data.sources.record_batches import rows_between
 from flambeau.data.sources.schemas import require_same_schema, require_unique_names
 from flambeau.data.sources.text import csv_lines
 from flambeau.data.sources.text.csv_skipping import good_rows
+from flambeau.data.sources.text.encodings import (
+    OTHER_ENCODING,
+    UTF8,
+    encoding_of,
+    require_no_utf16,
+)
 from flambeau.data.sources.text.row_faults import WAY_OUT, OnBadRow, skips
 from flambeau.data.sources.text.text_lines import RowMarks
 from flambeau.data.sources.urls import shown
-from flambeau.errors import DataError
+from flambeau.errors import ConfigError, DataError
 
 SUFFIXES = (".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz", ".tsv.zst")
 _ROW = re.compile(r"Row #(\d+): ")
+_NOT_UTF8 = "invalid UTF8 data"
 _CONVERSION = "CSV conversion error"
 _NO_HEADER = (
     "; if its first line has no names, give them as the option names, or for click logs "
@@ -62,6 +75,18 @@ class _GoodRows:
     skipped: int
 
 
+def _one_character(delimiter: str) -> str:
+    if isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii():
+        return delimiter
+    text = f"delimiter={delimiter!r}: give one ASCII character"
+    if isinstance(delimiter, str) and len(delimiter) == 2 and len(set(delimiter)) == 1:
+        text += (
+            f". With {delimiter[0]!r} there is an empty column between two others: if no value has "
+            f"a {delimiter[0]!r}, give names= for these columns, too"
+        )
+    raise ConfigError(text)
+
+
 @final
 class CsvSource(StreamedSource):
     """Rows of delimited text, parsed by Arrow.
@@ -70,7 +95,8 @@ class CsvSource(StreamedSource):
     first rows of the first file and hold for all; `types` (`{"price": "float64"}`) overrides
     them. Integers beyond int64 are uint64, and beyond that text. Plain files are cut at line ends
     into shards of about `shard_bytes`. A bad row is an error that says where it is, or it is
-    skipped and counted.
+    skipped and counted. `encoding` is UTF-8 or one with a byte for each character, such as
+    "latin-1".
     """
 
     def __init__(
@@ -78,15 +104,18 @@ class CsvSource(StreamedSource):
         path: Paths,
         *,
         delimiter: str = ",",
+        encoding: str = UTF8,
         names: Sequence[str] | None = None,
         types: Mapping[str, str] | None = None,
         on_bad_row: OnBadRow = "error",
         shard_bytes: int = 64 << 20,
     ) -> None:
         self._skip = skips(on_bad_row)
-        self._delimiter = delimiter
+        self._delimiter = _one_character(delimiter)
+        self._encoding = encoding_of(encoding)
         self._shard_bytes = shard_bytes
-        files = find_files(path, SUFFIXES)
+        files = find_files(path, SUFFIXES, skip_empty=self._skip)
+        require_no_utf16(first_bytes(files[0], 256), shown(files[0]))
         self.warnings = unsplittable(files)
         self._lines = [lines for file in files for lines in self._cut(file, names)]
         if not self._lines:
@@ -157,8 +186,11 @@ class CsvSource(StreamedSource):
         line, end = csv_lines.header_line(path)
         # Arrow would do so in threads, which abort the process if it ends early.
         try:
-            names = next(python_csv.reader([line.decode()], delimiter=self._delimiter), [])
-        except (UnicodeDecodeError, python_csv.Error) as error:
+            text = self._encoding.to_utf8(line).decode()
+            names = next(python_csv.reader([text], delimiter=self._delimiter), [])
+        except UnicodeDecodeError as error:
+            raise pa.ArrowInvalid(f"the line of names: {error}; {OTHER_ENCODING}") from error
+        except python_csv.Error as error:
             raise pa.ArrowInvalid(f"the line of names: {error}") from error
         if not names:
             raise pa.ArrowInvalid("it is empty")
@@ -171,8 +203,8 @@ class CsvSource(StreamedSource):
         options = self._options(lines, lines.names, kinds)
         options["parse_options"] = self._format(lenient=self._skip)
         with self._explained(lines):
-            schema = csv.open_csv(lines.open(), **options).schema
-        found = {field.name: given.get(field.name, field.type) for field in schema}
+            schema = csv.open_csv(self._first_rows(lines), **options).schema
+        found = {field.name: given.get(field.name, _text_or(field.type)) for field in schema}
         doubles = [name for name, kind in found.items() if pa.types.is_float64(kind)]
         found |= self._large_integers(lines, [name for name in doubles if name not in given])
         # A column without any value so far will most likely hold numbers.
@@ -190,7 +222,7 @@ class CsvSource(StreamedSource):
         options["parse_options"] = self._format(lenient=self._skip)
         options["convert_options"].strings_can_be_null = True
         with self._explained(lines):
-            texts = csv.open_csv(lines.open(), **options).read_next_batch()
+            texts = csv.open_csv(self._first_rows(lines), **options).read_next_batch()
         kinds = {name: integer_type(texts.column(name)) for name in doubles}
         return {name: kind for name, kind in kinds.items() if kind is not None}
 
@@ -203,7 +235,11 @@ class CsvSource(StreamedSource):
 
         def parse(block: bytes) -> pa.Table:
             options = self._options(lines, lines.names, self._types())
-            return csv.read_csv(pa.BufferReader(block), **options)
+            try:
+                text = self._encoding.to_utf8(block)
+            except UnicodeDecodeError as error:
+                raise pa.ArrowInvalid(str(error)) from error
+            return csv.read_csv(pa.BufferReader(text), **options)
 
         empty, position = self._schema.empty_table(), lines.start
         with reading(lines.path, "CSV"):
@@ -250,10 +286,29 @@ class CsvSource(StreamedSource):
         """Turn what the parser raises into a `DataError` with file, line and column name."""
         try:
             yield
+        except UnicodeDecodeError as error:
+            raise DataError(self._undecodable(lines, error)) from error
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, pa.ArrowInvalid) and _CONVERSION not in str(error):
                 self._refuse_open_quote(lines)
             raise DataError(_message(lines, str(error))) from error
+
+    def _open(self, lines: _Lines) -> pa.NativeFile:
+        """Return the lines as UTF-8."""
+        return self._encoding.stream(lines.open())
+
+    def _first_rows(self, lines: _Lines) -> pa.NativeFile:
+        """Return at least the first rows as UTF-8; if bad rows are skipped, whatever is in them."""
+        if not self._skip or self._encoding.is_utf8:
+            return self._open(lines)
+        block = next(csv_lines.blocks(lines.open()), b"")
+        return pa.BufferReader(block.decode(self._encoding.name, "replace").encode())
+
+    def _undecodable(self, lines: _Lines, error: UnicodeDecodeError) -> str:
+        name = self._encoding.name
+        found = csv_lines.undecodable_line(lines.path, lines.start, lines.stop, name)
+        line, error = found or (0, error)
+        return f"{shown(lines.path)} line {line}: {error}; {OTHER_ENCODING} ({WAY_OUT})"
 
     def _refuse_open_quote(self, lines: _Lines) -> None:
         row = csv_lines.first_open_quote(lines.path, lines.start, lines.stop, self._delimiter)
@@ -267,7 +322,7 @@ class CsvSource(StreamedSource):
     def _parse(
         self, lines: _Lines, columns: Sequence[str], types: Mapping[str, pa.DataType]
     ) -> csv.CSVStreamingReader:
-        return csv.open_csv(lines.open(), **self._options(lines, columns, types))
+        return csv.open_csv(self._open(lines), **self._options(lines, columns, types))
 
     def _options(
         self, lines: _Lines, columns: Sequence[str], types: Mapping[str, pa.DataType]
@@ -299,6 +354,11 @@ def _type(name: str, kind: str, lines: _Lines) -> pa.DataType:
         raise DataError(f"types: {name!r} has unknown type {kind!r}, use e.g. 'float64'") from error
 
 
+def _text_or(kind: pa.DataType) -> pa.DataType:
+    """Return text for what is taken for bytes because it is not UTF-8: reading it says where."""
+    return pa.string() if pa.types.is_binary(kind) else kind
+
+
 def _message(lines: _Lines, text: str) -> str:
     where, hint = shown(lines.path), ""
     if row := _ROW.search(text):
@@ -308,6 +368,8 @@ def _message(lines: _Lines, text: str) -> str:
         name = lines.names[int(column[1])]
         text = text.replace(column[0], f"column {name!r}: ")
         hint = f" (types are inferred from the first rows: give types={{{name!r}: ...}})"
+    if _NOT_UTF8 in text:
+        hint = f"; {OTHER_ENCODING}"
     way_out = f" ({WAY_OUT})" if row or column else ""
     return f"{where}: {text}{hint}{way_out}"
 

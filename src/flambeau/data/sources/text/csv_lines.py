@@ -87,6 +87,20 @@ def line_of_row(path: str, start: int, row: int) -> int:
         return line
 
 
+def undecodable_line(
+    path: str, start: int, stop: int | None, encoding: str
+) -> tuple[int, UnicodeDecodeError] | None:
+    """The number, from 1, of the first line from byte `start` that is not in an encoding."""
+    with open_lines(path) as file:
+        before = _newlines(file, start)
+        for number, line in enumerate(_lines(file, start, stop), before + 1):
+            try:
+                line.decode(encoding)
+            except UnicodeDecodeError as error:
+                return number, error
+    return None
+
+
 def first_open_quote(path: str, start: int, stop: int | None, delimiter: str) -> int | None:
     """The row, from 1 after byte `start`, that ends inside a quoted value; None without any."""
     with open_lines(path) as file:

@@ -1,5 +1,6 @@
 """Files of text rows as a source; a shard is a range of lines."""
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import final
@@ -54,8 +55,9 @@ class TextSource(StreamedSource):
     ) -> None:
         self._skip = skips(on_bad_row)
         require_count("shard_bytes", shard_bytes, 1)
-        self._parser = parser
-        self._files = find_files(path, _ANY_NAME)
+        self.parser = parser
+        self._raw_schema = parser.schema
+        self._files = find_files(path, _ANY_NAME, skip_empty=self._skip)
         self.warnings = unsplittable(self._files)
         self._ranges = [part for file in self._files for part in line_ranges(file, shard_bytes)]
         self._shards: list[Shard] = []
@@ -63,7 +65,17 @@ class TextSource(StreamedSource):
 
     @property
     def schema(self) -> pa.Schema:
-        return self._parser.schema
+        return self.parser.schema
+
+    @property
+    def raw_schema(self) -> pa.Schema:
+        return self._raw_schema
+
+    def parsed_by(self, parser: RowParser) -> "TextSource":
+        """Return a source of the same lines for another parser, which takes the same rows."""
+        changed = copy.copy(self)
+        changed.parser = parser
+        return changed
 
     def shards(self) -> Sequence[Shard]:
         if not self._shards:
@@ -99,13 +111,13 @@ class TextSource(StreamedSource):
 
     def _count_block(self, path: str, block: Block) -> int:
         if not self._skip:
-            return self._parser.count(block.data)
+            return self.parser.count(block.data)
         parsed = self._parse(path, block)
         self.skipped_rows += parsed.skipped
         return int(parsed.batch.num_rows)
 
     def _parse(self, path: str, block: Block) -> Parsed:
-        parsed = self._parser.parse(block.data, skip=self._skip)
+        parsed = self.parser.parse(block.data, skip=self._skip)
         if parsed.fault is not None:
             raise DataError(self._message(path, block, parsed.fault))
         return parsed
@@ -114,7 +126,7 @@ class TextSource(StreamedSource):
         line = block.data[fault.start : fault.stop].tobytes()
         part = block.data[fault.where : fault.stop].tobytes().split(maxsplit=1)
         number = line_number(path, block.position + fault.start)
-        text, hint = shortened(part[0] if part else line), self._parser.describe(line)
+        text, hint = shortened(part[0] if part else line), self.parser.describe(line)
         return f"{shown(path)} line {number}: {MESSAGES[fault.what]}: {text}; {hint} ({WAY_OUT})"
 
     def _told_skipped(self) -> str:

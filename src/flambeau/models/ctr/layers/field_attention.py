@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from flambeau.errors import ModelError
 from flambeau.models.ctr.layers.dense_values import beside, checked
+from flambeau.models.ctr.layers.field_sizes import FieldSizes, small_fields
 from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
 from flambeau.models.ctr.layers.first_order import FirstOrder
 from flambeau.models.ctr.layers.perceptron import Perceptron
@@ -33,15 +34,20 @@ class FieldAttention(nn.Module):
         batch_norm: bool = False,
         base_rate: float = 0.5,
         table: TableSettings | None = None,
+        sizes: FieldSizes | None = None,
+        dense_below: int | None = None,
     ) -> None:
         super().__init__()
+        small = small_fields(fields, sizes, dense_below)
         if heads < 1 or embedding_dim % heads:
             raise ModelError(
                 f"heads={heads}: must be at least 1 and divide embedding_dim={embedding_dim}"
             )
         self.dense = checked(dense)
-        self.embeddings = FieldEmbedding(fields, embedding_dim, **settings_of(EMBEDDINGS, table))
-        self.linear = FirstOrder(fields, dense, table, base_rate)
+        self.embeddings = FieldEmbedding(
+            fields, embedding_dim, small=small, **settings_of(EMBEDDINGS, table)
+        )
+        self.linear = FirstOrder(fields, dense, table, base_rate, small)
         self.attention = SelfAttention(
             embedding_dim, heads, embedding_dim // heads, scaled=True, dropout=dropout
         )

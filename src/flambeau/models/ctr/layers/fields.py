@@ -1,11 +1,15 @@
 """How recommender models look ids up: one table for all fields."""
 
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, cast, final
 
+import torch
 from torch import Tensor, nn
 
 from flambeau.config.tables import TableSpec
 from flambeau.data.jagged import Jagged
+from flambeau.embeddings.small_fields import SmallFields
 from flambeau.errors import ModelError
 from flambeau.models.ctr.layers.table_settings import EMBEDDINGS
 
@@ -23,7 +27,8 @@ class FieldEmbedding(nn.Module):
 
     Values of ids multiply their rows. `table` are further settings of the table, by name
     (`initializer`, `optimizer`, `admission`, ...). `prefetch` is the name under which `forward` of
-    the model gets the ids.
+    the model gets the ids. The fields that are `small` have weights of the model (`dense`) instead
+    of rows in the table (`rows`).
     """
 
     def __init__(
@@ -32,6 +37,7 @@ class FieldEmbedding(nn.Module):
         dim: int,
         name: str = EMBEDDINGS,
         prefetch: str = "ids",
+        small: SmallFields | None = None,
         **table: Any,
     ) -> None:
         super().__init__()
@@ -44,16 +50,45 @@ class FieldEmbedding(nn.Module):
             raise ModelError(f"embedding_dim={dim}: must be at least 1")
         # Loads Numba, which models without tables do without.
         from flambeau.embeddings import SparseEmbedding
+        from flambeau.embeddings.dense_fields import DenseFields
 
         self.fields, self.dim = fields, dim
         spec = TableSpec(name, dim, **table)
-        self.rows = SparseEmbedding(spec, "sum", prefetch=prefetch, fields=fields)
+        only = None if small is None else small.others
+        self.rows = (
+            None
+            if only == ()
+            else SparseEmbedding(spec, "sum", prefetch=prefetch, fields=fields, only=only)
+        )
+        self.dense = None if small is None else DenseFields(small, spec)
+        self._runs = [] if small is None else _runs(small.places, fields)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        if not hasattr(self, "dense"):  # saved before there were small fields
+            self.dense, self._runs = None, []
 
     def forward(self, ids: Ids) -> Tensor:
         """One row for each field. [rows, fields, dim]"""
         if isinstance(ids, Tensor):
             ids = as_rows(ids)
-        return cast(Tensor, self.rows(ids))
+        rows: Tensor | None = None if self.rows is None else self.rows(ids)
+        dense: Tensor | None = None if self.dense is None else self.dense(ids)
+        if rows is None or dense is None:
+            return cast(Tensor, dense if rows is None else rows)
+        both = (rows, dense)
+        return torch.cat([both[kind][:, start:stop] for kind, start, stop in self._runs], dim=1)
+
+
+def _runs(places: Sequence[int], fields: int) -> list[tuple[int, int, int]]:
+    """Which fields follow each other in one kind: (1 if dense, start, stop) among that kind."""
+    runs: list[tuple[int, int, int]] = []
+    done = [0, 0]
+    for kind, group in groupby(int(field in places) for field in range(fields)):
+        start = done[kind]
+        done[kind] += len(list(group))
+        runs.append((kind, start, done[kind]))
+    return runs
 
 
 def as_rows(ids: Tensor) -> Tensor:

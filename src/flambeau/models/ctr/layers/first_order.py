@@ -5,6 +5,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from flambeau.embeddings.small_fields import SmallFields
 from flambeau.models.ctr.layers.bags import BagEmbedding
 from flambeau.models.ctr.layers.base_rate import begin_at
 from flambeau.models.ctr.layers.dense_values import checked, ready
@@ -26,11 +27,12 @@ class FirstOrder(nn.Module):
         dense: int = 13,
         table: TableSettings | None = None,
         base_rate: float = 0.5,
+        small: SmallFields | None = None,
     ) -> None:
         super().__init__()
         settings = settings_of(LINEAR, table)
         self.ids = (
-            FieldEmbedding(fields, 1, LINEAR, **settings)
+            FieldEmbedding(fields, 1, LINEAR, small=small, **settings)
             if fields
             else BagEmbedding(1, LINEAR, **settings)
         )

@@ -1,0 +1,74 @@
+"""The training jobs of `flambeau criteo`, as values of a job file."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flambeau.config.job_file import JobFile
+from flambeau.config.model_names import FIELD_NAMES
+from flambeau.config.overrides import override
+from flambeau.errors import ConfigError
+
+FIELDS, NUMBERS = 26, 13
+IDS, DENSE = f"C1:C{FIELDS}", f"I1:I{NUMBERS}"
+
+#: What all jobs have in common.
+_ALL: dict[str, Any] = {
+    "args": {"fields": FIELDS, "dense": NUMBERS},
+    "inputs": {"ids": IDS, "dense": DENSE},
+    "label": "label",
+    "label_map": {-1: 0, 0: 0, 1: 1},
+    "keys": ["label"],  # beside predictions
+    "loss": "bce",
+    "metrics": ["auc", "accuracy", "logloss"],
+    "optimizer": {"name": "adam", "lr": 1e-3},
+    "table_optimizer": {"name": "adagrad", "lr": 0.02},
+    "batch_size": 2048,
+    "strategy": {"hybrid": {}},
+    "checkpoints": {"best": "auc", "keep": 2},
+    "observe": {"mlperf_log": True},
+}
+
+#: What is different for some models. `dlrm` is the reference at the size that is used for Kaggle's
+#: logs, `dlrm_small` the one that Intel's kit trains, with its optimizers and its large batch.
+_ONE: dict[str, dict[str, Any]] = {
+    "dlrm": {
+        "model": "dlrm",
+        "args": {"embedding_dim": 16, "bottom": [512, 256, 64], "top": [512, 256]},
+    },
+    "dlrm_small": {
+        "model": "dlrm",
+        "args": {"embedding_dim": 64, "bottom": [128], "top": [256, 128]},
+        "optimizer": {"name": "lamb", "lr": 30.0},
+        "table_optimizer": {"name": "sgd", "lr": 16.0},
+        "schedule": {"kind": "polynomial", "warmup": 4000},
+        "batch_size": 131_072,
+        "compute": {"precision": "bf16"},
+    },
+}
+
+#: Fields with fewer values than this are replicated, if the sizes of the fields are known.
+DENSE_BELOW = 1000
+
+
+def replicates(model: str) -> bool:
+    """Return whether a model takes the sizes of its fields, and can replicate the small ones."""
+    return model in FIELD_NAMES or model in _ONE
+
+
+def make_job(
+    model: str,
+    features: Mapping[str, Any],
+    run_dir: Path,
+    cluster: Mapping[str, Any],
+    overrides: Sequence[str],
+) -> JobFile:
+    """Return the job that trains a model; `features` say what it trains on, and replace keys."""
+    own = _ONE.get(model, {"model": model})
+    values: dict[str, Any] = {**_ALL, **own, "cluster": dict(cluster), "run_dir": str(run_dir)}
+    values["args"] = {**_ALL["args"], **own.get("args", {}), **features.get("args", {})}
+    values |= {key: value for key, value in features.items() if key != "args"}
+    if any(text.partition("=")[0] == "run_dir" for text in overrides):
+        raise ConfigError("run_dir: the run is in the folder of --out")
+    override(values, overrides)
+    return JobFile.parse(values)

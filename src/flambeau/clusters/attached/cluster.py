@@ -1,0 +1,69 @@
+"""The processes that a launcher has started: each of them is an agent, and rank 0 drives."""
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, final
+
+from flambeau.clusters.agent_process import AgentOrder, be_agent
+from flambeau.clusters.agent_thread import AgentThread
+from flambeau.clusters.attached.meeting import Meeting
+from flambeau.clusters.base import AgentEnded, Cluster, Launch
+from flambeau.config import Attached
+
+PING_SECONDS = 1.0
+
+
+@final
+class AttachedCluster(Cluster):
+    """An agent in a thread of this process, rank 0, and in each of the others."""
+
+    pins_cores = True
+    replaces_agents = False
+    signal_repeats_seconds = 3.0
+
+    def __init__(self, settings: Attached, frames: Mapping[str, Any]) -> None:
+        meeting: Meeting = settings.meeting
+        self._meeting = meeting
+        self.agents = meeting.identity.size
+        self.coordinator_host = meeting.host
+        self.patience = settings.start_timeout
+        self._agent: AgentThread | None = None
+        self._asked = time.monotonic()
+
+    def start(self, launch: Launch) -> None:
+        """Have all processes be agents."""
+        for rank in range(1, self.agents):
+            self._meeting.order(rank, launch)
+        order = AgentOrder(launch, 0, host=self.coordinator_host)
+        self._agent = AgentThread(partial(be_agent, order, job=self._meeting.identity.job))
+
+    def poll(self) -> list[AgentEnded]:
+        """Return which processes are gone."""
+        ended = []
+        reason = None if self._agent is None else self._agent.take_error()
+        if reason is not None:
+            ended.append(AgentEnded(reason, 0))
+        if time.monotonic() - self._asked > PING_SECONDS:
+            self._asked = time.monotonic()
+            gone = "its process has ended, and a launcher starts no other"
+            ended += [AgentEnded(gone, rank) for rank in self._meeting.gone()]
+        return ended
+
+    def restart(self, agents: Sequence[int]) -> None:
+        """Not called: a launcher starts no process again."""
+        raise NotImplementedError
+
+    @property
+    def ended(self) -> bool:
+        """Whether this process's own agent has ended, before all others have come."""
+        return self._agent is None or self._agent.ended
+
+    def describe(self, agent: int, host: str) -> str:
+        """Name an agent by its rank and node."""
+        return f"rank {agent} on {self._meeting.node(agent)}"
+
+    def stop(self) -> None:
+        """Wait for this process's agent, which has been told to shut down."""
+        if self._agent is not None:
+            self._agent.join()

@@ -1,0 +1,1 @@
+"""Agents as actors of a Ray cluster."""

@@ -1,0 +1,188 @@
+"""A process on the head node that drives a job for a client of Ray (`ray://`).
+
+Workers connect to the process that drives their job, and cannot reach a client. So a client starts
+a `DriverActor`, which starts a process of its own, as `ray job submit` would: it has a main thread
+for signals, and is a program of Ray with actors of its own. The client asks the actor for what the
+process prints, and copies files there and back.
+"""
+
+import fcntl
+import os
+import pty
+import queue
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from flambeau.errors import MissingDependencyError
+from flambeau.version import __version__
+
+_LENGTH = struct.Struct("<Q")
+_CHUNK = 1 << 16
+#: How long a process that is asked to stop may take to save its run.
+STOP_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """A file below a folder; equal ones are not copied again."""
+
+    path: str
+    size: int
+    modified_ns: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a process has printed since it was last asked; `exit_code` once it has ended."""
+
+    chunks: Sequence[tuple[int, bytes]]
+    exit_code: int | None
+
+
+def list_files(folder: Path) -> list[FileInfo]:
+    """Return all files below a folder, except those that belong to one machine only."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink() and path.name != ".lock":
+            status = path.stat()
+            name = path.relative_to(folder).as_posix()
+            found.append(FileInfo(name, status.st_size, status.st_mtime_ns))
+    return found
+
+
+class DriverActor:
+    """Runs one call in a process of its own, and keeps the folders that it works in."""
+
+    def __init__(self, version: str, folder: str | None) -> None:
+        if version != __version__:
+            raise MissingDependencyError(
+                f"Flambeau {__version__} is installed on the head node of Ray, and {version} here: "
+                "install the same version"
+            )
+        self._base = Path(folder).expanduser() if folder else Path.home() / ".flambeau" / "ray"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._printed: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
+        self._readers: list[threading.Thread] = []
+
+    def folder(self, name: str) -> str:
+        """Return the path of a folder on this node, which may be there from an earlier call."""
+        return str(self._base / name)
+
+    def files(self, name: str) -> list[FileInfo]:
+        """Return the files of a folder."""
+        return list_files(self._base / name)
+
+    def read(self, name: str, path: str, offset: int, size: int) -> bytes:
+        """Return a part of a file."""
+        with (self._base / name / path).open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def write(self, name: str, path: str, offset: int, data: bytes, modified_ns: int) -> None:
+        """Write a part of a file; parts come in order."""
+        target = self._base / name / path
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with target.open("ab" if offset else "wb") as file:
+            file.write(data)
+        os.utime(target, ns=(modified_ns, modified_ns))
+
+    def remove(self, name: str) -> None:
+        """Remove a folder (`CALL/NAME` or `CALL`), after the client has fetched its files."""
+        shutil.rmtree(self._base / name.partition("/")[0], ignore_errors=True)
+
+    def start(self, module: str, call: bytes, terminal: tuple[int, int] | None) -> None:
+        """Start the process; with a `terminal` (columns, lines) it sees one as standard error."""
+        errors, inside = _open_terminal(*terminal) if terminal else os.pipe()
+        environment = {
+            **os.environ,
+            "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
+            "PYTHONUNBUFFERED": "1",
+            "TERM": os.environ.get("TERM", "xterm") if terminal else "dumb",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=inside,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(inside)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for stream, descriptor in ((1, process.stdout.fileno()), (2, errors)):
+            reader = threading.Thread(target=self._relay, args=(stream, descriptor), daemon=True)
+            reader.start()
+            self._readers.append(reader)
+        process.stdin.write(_LENGTH.pack(len(call)) + call)
+        process.stdin.flush()  # and stays open: the process ends with this one
+        self._process = process
+
+    def _relay(self, stream: int, descriptor: int) -> None:
+        while True:
+            try:
+                data = os.read(descriptor, _CHUNK)
+            except OSError:  # how a terminal reports that no process has it open
+                return
+            if not data:
+                return
+            self._printed.put((stream, data))
+
+    def poll(self, seconds: float) -> Output:
+        """Return what has been printed, after waiting at most so long for something."""
+        assert self._process is not None
+        chunks = self._next_chunks(seconds)
+        code = self._process.poll()
+        if chunks or code is None:
+            return Output(chunks, None)
+        for reader in self._readers:
+            reader.join(timeout=1.0)
+        return Output((), code) if self._printed.empty() else Output((), None)
+
+    def _next_chunks(self, seconds: float) -> list[tuple[int, bytes]]:
+        try:
+            chunks = [self._printed.get(timeout=seconds)]
+        except queue.Empty:
+            return []
+        while not self._printed.empty():
+            chunks.append(self._printed.get())
+        return chunks
+
+    def send_signal(self, number: int) -> None:
+        """Pass on a signal that the client has got."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """End the process if it has not ended, so that it can save its run."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+def _open_terminal(columns: int, lines: int) -> tuple[int, int]:
+    outside, inside = pty.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    return outside, inside
+
+
+def read_call(stream: Any) -> bytes:
+    """Return the call that the actor has sent to its process."""
+    (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
+    data: bytes = stream.read(length)
+    return data

@@ -1,0 +1,1 @@
+"""Agents as tasks of a Spark stage."""

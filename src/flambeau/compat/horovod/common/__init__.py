@@ -1,0 +1,1 @@
+"""`horovod.common`: what interfaces of all frameworks share."""

@@ -1,0 +1,209 @@
+"""One rank between `init` and `shutdown`: what it has requested, and who executes it."""
+
+import itertools
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from torch._C import _distributed_c10d as c10d
+
+from flambeau.compat.horovod.collectives import TIMEOUT, Collectives
+from flambeau.compat.horovod.common.exceptions import HorovodInternalError
+from flambeau.compat.horovod.controller import Controller
+from flambeau.compat.horovod.environment import HorovodSettings
+from flambeau.compat.horovod.executor import Executor
+from flambeau.compat.horovod.link import Link
+from flambeau.compat.horovod.messages import ALL, Agreement, Request, Said
+from flambeau.compat.horovod.negotiation import Negotiator
+from flambeau.compat.horovod.work import Work
+from flambeau.messaging import Client
+from flambeau.roles.coordinator_store import CoordinatorStore
+
+#: How long `shutdown` waits for the other ranks to finish what is agreed.
+LEAVE_SECONDS = 8.0
+
+
+class DuplicateNameError(ValueError):
+    """An operation of this name is in flight already."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank is: among all, among those of its machine, and among machines."""
+
+    rank: int
+    size: int
+    local_rank: int = 0
+    local_size: int = 1
+    cross_rank: int = 0
+    cross_size: int = 1
+    homogeneous: bool = True
+
+
+@final
+class Engine:
+    """Requests operations by name and gives back their results."""
+
+    def __init__(self, place: Place, settings: HorovodSettings) -> None:
+        self.place, self.settings = place, settings
+        self.ranks_of: dict[int, list[int]] = {ALL: list(range(place.size))}
+        self._collectives: dict[int, Collectives] = {}
+        self._works: dict[tuple[int, str], Work] = {}
+        self._lock = threading.Lock()
+        self._counts: defaultdict[tuple[str, int], itertools.count[int]] = defaultdict(
+            itertools.count
+        )
+        self._reason = ""
+        self._store: CoordinatorStore | None = None
+        self._host = ""
+        self._link: Link | None = None
+        self._controller: Controller | None = None
+        self._alone = Negotiator(1, capacity=0)
+        self._process = os.getpid()
+        self.executor = Executor(self, settings.fusion_bytes)
+        if settings.timeline and place.rank == 0:
+            self.executor.timeline.start(Path(settings.timeline))
+
+    # Beginning and end
+
+    def connect(self, client: Client[Said], host: str, controller: Controller | None) -> None:
+        """Use a connection to the controller, which has answered `Begin` to this rank."""
+        self._host, self._controller = host, controller
+        self._link = Link(
+            client,
+            self.place.rank,
+            on_agreed=self._agreed,
+            on_closing=self._closing,
+            on_end=self._end,
+        )
+        self._store = CoordinatorStore(self._link, TIMEOUT)
+        self._link.start()
+
+    def meet(self) -> None:
+        """Wait until the groups of all ranks are connected, so that nothing is left to do later."""
+        work = Work(Request("barrier", "init"))
+        self.submit([work])
+        try:
+            work.wait()
+        except HorovodInternalError:
+            self.shutdown()
+            raise
+
+    def shutdown(self) -> None:
+        """End the connections, after what is agreed is executed everywhere."""
+        if self._process != os.getpid():  # a fork has no threads
+            return
+        failed = bool(self._reason)
+        if self._link is not None:
+            self._link.leave(LEAVE_SECONDS)
+        self._end("Horovod has been shut down")
+        if self._controller is not None:
+            self._controller.join(LEAVE_SECONDS)
+        for each in self._collectives.values():
+            if failed:
+                each.abort()
+        self.executor.stop(1.0)
+        self._collectives.clear()
+
+    def _closing(self, finished: Callable[[], None]) -> None:
+        self.executor.put(finished)
+
+    def _end(self, reason: str) -> None:
+        """Fail what is in flight, and what is requested later."""
+        with self._lock:
+            self._reason = self._reason or reason
+            works, self._works = list(self._works.values()), {}
+        for work in works:
+            work.fail(reason)
+
+    # Requests
+
+    def name(self, kind: str, name: str | None, process_set: int) -> str:
+        """Return the full name of an operation: one without a name is known by its number."""
+        if name is not None:
+            return f"{kind}.{name}"
+        return f"{kind}.noname.{next(self._counts[kind, process_set])}"
+
+    def submit(self, works: Sequence[Work], *, wake: bool = True) -> None:
+        """Request operations; without `wake` they are sent together with the next ones."""
+        with self._lock:
+            if self._reason:
+                raise HorovodInternalError(self._reason)
+            for work in works:
+                self._register(work)
+        for work in works:
+            self.executor.timeline.requested(work.request)
+        if self._link is None:
+            self._negotiate([work.request for work in works])
+        else:
+            self._link.submit([work.request for work in works], wake=wake)
+
+    def _negotiate(self, requests: Sequence[Request]) -> None:
+        """Agree with oneself, where there is one rank."""
+        self._alone.submit(0, requests, 0.0)
+        agreed = self._alone.take()
+        if agreed is not None:
+            self._agreed([each for each in agreed.items if isinstance(each, Agreement)])
+
+    def flush(self) -> None:
+        """Send requests that have not been sent."""
+        if self._link is not None:
+            self._link.wake()
+
+    def _register(self, work: Work) -> None:
+        request = work.request
+        if self.place.rank not in self.ranks_of.get(request.process_set, ()):
+            raise ValueError(
+                f"{request.kind} '{request.name}': rank {self.place.rank} is not in process set "
+                f"{request.process_set}"
+            )
+        if request.key in self._works:
+            raise DuplicateNameError(
+                f"'{request.name}' is in flight already: an operation of the same name has to end "
+                "before it is requested again; give each a name of its own"
+            )
+        self._works[request.key] = work
+
+    def _agreed(self, agreements: list[Agreement]) -> None:
+        self.executor.put(agreements)
+
+    # What the executor works with; see `Groups`
+
+    def collectives(self, process_set: int) -> Collectives | None:
+        """Return the operations of a process set; None if this rank is not in it."""
+        found = self._collectives.get(process_set)
+        if found is None and self.place.rank in self.ranks_of.get(process_set, ()):
+            found = self._collectives[process_set] = self._made(process_set)
+        return found
+
+    def _made(self, process_set: int) -> Collectives:
+        ranks = self.ranks_of[process_set]
+        store: Any = self._store or c10d.HashStore()
+        index = ranks.index(self.place.rank)
+        named = c10d.PrefixStore(f"set {process_set}", store)
+        return Collectives(named, self._host or "127.0.0.1", index, len(ranks), self._why_lost)
+
+    def _why_lost(self) -> str:
+        return self._reason
+
+    def ranks(self, process_set: int) -> Sequence[int]:
+        """Return the ranks of a process set."""
+        return self.ranks_of[process_set]
+
+    def take(self, key: tuple[int, str]) -> Work | None:
+        """Return the work of this name, which ends now; None if this rank has joined."""
+        with self._lock:
+            return self._works.pop(key, None)
+
+    def add(self, number: int, ranks: Sequence[int]) -> None:
+        """Create a process set."""
+        self.ranks_of[number] = list(ranks)
+
+    def remove(self, number: int) -> None:
+        """Forget a process set."""
+        self.ranks_of.pop(number, None)
+        self._collectives.pop(number, None)

@@ -1,0 +1,231 @@
+"""Executes what all ranks have agreed on, in the agreed order, in a thread of its own."""
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, final
+
+import torch
+from torch import Tensor
+
+from flambeau.compat.horovod.adasum import adasum
+from flambeau.compat.horovod.collectives import Collectives
+from flambeau.compat.horovod.fusion import fused
+from flambeau.compat.horovod.messages import OPERATIONS, Agreement, Request
+from flambeau.compat.horovod.scaling import divide, scale
+from flambeau.compat.horovod.timeline import Timeline
+from flambeau.compat.horovod.work import Work
+
+Call = Callable[[], None]
+
+
+class Groups(Protocol):
+    """Where the executor finds what it works with."""
+
+    def collectives(self, process_set: int) -> Collectives | None:
+        """Return the operations of a process set; None if this rank is not in it."""
+
+    def ranks(self, process_set: int) -> Sequence[int]:
+        """Return the ranks of a process set."""
+
+    def take(self, key: tuple[int, str]) -> Work | None:
+        """Return the work of this name, which ends now; None if this rank has joined."""
+
+    def add(self, number: int, ranks: Sequence[int]) -> None:
+        """Create a process set."""
+
+    def remove(self, number: int) -> None:
+        """Forget a process set."""
+
+
+@final
+class Executor:
+    """One rank's executor."""
+
+    def __init__(self, groups: Groups, fusion_bytes: int) -> None:
+        self._groups, self._fusion_bytes = groups, fusion_bytes
+        self._queue: queue.SimpleQueue[list[Agreement] | Call | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._buffers: dict[torch.dtype, Tensor] = {}
+        self.timeline = Timeline()
+        self._thread = threading.Thread(target=self._run, name="hvd-executor", daemon=True)
+        self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is being executed or waits for it."""
+        return self._waiting > 0
+
+    def put(self, what: list[Agreement] | Call) -> None:
+        """Queue agreements, or a function to be called after those before it."""
+        with self._lock:
+            self._waiting += 1
+        self._queue.put(what)
+
+    def stop(self, seconds: float) -> None:
+        """End after what is queued."""
+        self._queue.put(None)
+        self._thread.join(seconds)
+        self.timeline.stop()
+
+    def _run(self) -> None:
+        with torch.no_grad():
+            while (item := self._queue.get()) is not None:
+                if callable(item):
+                    item()
+                else:
+                    for part in fused(item, self._fusion_bytes):
+                        self._execute(part)
+                with self._lock:
+                    self._waiting -= 1
+
+    def _execute(self, part: list[Agreement]) -> None:
+        """Execute a part; what goes wrong is the error of all its works."""
+        works = [self._groups.take(each.request.key) for each in part]
+        first = part[0]
+        if first.error:
+            _fail(works, first.error)
+            return
+        with self.timeline.executing([each.request for each in part]):
+            try:
+                self._dispatch(part, works)
+            except RuntimeError as error:  # of gloo: a rank is gone, or a timeout
+                _fail(works, f"{first.request.kind} '{first.request.name}' failed: {error}")
+
+    def _dispatch(self, part: list[Agreement], works: list[Work | None]) -> None:
+        request, sizes, work = part[0].request, part[0].sizes, works[0]
+        if request.kind == "add_process_set":
+            self._groups.add(sizes[0], request.splits)
+        elif request.kind == "remove_process_set":
+            self._groups.remove(request.root)
+        collectives = self._groups.collectives(request.process_set)
+        if collectives is None:
+            return
+        if request.kind == "allreduce":
+            self._reduce([each.request for each in part], works, collectives)
+            return
+        output = None
+        if request.kind in ("join", "add_process_set"):
+            output = sizes[0]
+        elif request.kind == "barrier":
+            collectives.barrier()
+        elif work is not None and work.tensor is not None:
+            output = self._on_tensor(request, sizes, work, work.tensor, collectives)
+        if work is not None:
+            work.finish(output)
+
+    def _on_tensor(
+        self, request: Request, sizes: list[int], work: Work, tensor: Tensor, group: Collectives
+    ) -> Any:
+        data = _contiguous(tensor)
+        match request.kind:
+            case "broadcast":
+                data = data.clone() if data is tensor and work.target is None else data
+                ranks = list(self._groups.ranks(request.process_set))
+                group.broadcast(data, ranks.index(request.root))
+                return _delivered(data, work)
+            case "allgather":
+                return _delivered(group.gather(data, sizes), work)
+            case "alltoall":
+                return self._all_to_all(data, sizes, tensor, group)
+            case "adasum":
+                return _delivered(adasum(data, group), work)
+        return self._reduce_scatter(request, data, tensor, group)
+
+    def _all_to_all(
+        self, data: Tensor, sizes: list[int], tensor: Tensor, group: Collectives
+    ) -> tuple[Tensor, Tensor]:
+        size, rank = group.size, group.rank
+        received = sizes[rank::size]
+        sent = sizes[rank * size : (rank + 1) * size]
+        if sum(sizes) and all(tensor.shape[1:]):
+            out = group.exchange(data, sent, received)
+        else:
+            out = data.new_empty((sum(received), *tensor.shape[1:]))
+        return out.to(tensor.device), torch.tensor(received, dtype=torch.int32)
+
+    def _reduce_scatter(
+        self, request: Request, data: Tensor, tensor: Tensor, group: Collectives
+    ) -> Tensor:
+        total = data.clone()
+        self._sum([total], request, group)
+        rows, rest = divmod(total.shape[0], group.size)
+        first = group.rank * rows + min(group.rank, rest)
+        own = total[first : first + rows + (group.rank < rest)].clone()
+        return own.to(tensor.device)
+
+    # Sums
+
+    def _reduce(
+        self, requests: list[Request], works: list[Work | None], group: Collectives
+    ) -> None:
+        inputs = [
+            torch.zeros(request.shape, dtype=getattr(torch, request.dtype))
+            if work is None or work.tensor is None
+            else _contiguous(work.tensor)
+            for request, work in zip(requests, works, strict=True)
+        ]
+        if len(inputs) == 1:
+            work = works[0]
+            result = inputs[0]
+            if work is not None and result is work.tensor and work.target is not work.tensor:
+                result = result.clone()
+            self._sum([result], requests[0], group)
+            outputs = [result]
+        else:
+            outputs = self._fused(inputs, requests[0], group)
+        for work, output in zip(works, outputs, strict=True):
+            if work is not None:
+                work.finish(_delivered(output, work))
+
+    def _fused(self, inputs: list[Tensor], request: Request, group: Collectives) -> list[Tensor]:
+        """Return sums in the buffer of their type, good until the next call."""
+        sizes = [each.numel() for each in inputs]
+        buffer = self._buffer(inputs[0].dtype, sum(sizes))
+        torch.cat([each.reshape(-1) for each in inputs], out=buffer)
+        self._sum([buffer], request, group)
+        parts = torch.split(buffer, sizes)
+        return [part.view(each.shape) for part, each in zip(parts, inputs, strict=True)]
+
+    def _buffer(self, dtype: torch.dtype, count: int) -> Tensor:
+        held = self._buffers.get(dtype)
+        if held is None or held.numel() < count:
+            held = self._buffers[dtype] = torch.empty(count, dtype=dtype)
+        return held[:count]
+
+    def _sum(self, tensors: list[Tensor], request: Request, group: Collectives) -> None:
+        """Reduce in place, with the factors of the request."""
+        operation = OPERATIONS[request.op]
+        for tensor in tensors:
+            scale(tensor, request.prescale)
+            group.reduce(tensor, operation)
+            if operation == "Average":
+                divide(tensor, group.size)
+            scale(tensor, request.postscale)
+
+
+def _contiguous(tensor: Tensor) -> Tensor:
+    """Return the tensor itself if it can be worked on, else a copy of it on the CPU."""
+    if tensor.device.type == "cpu" and tensor.is_contiguous():
+        return tensor
+    return tensor.detach().cpu().contiguous()
+
+
+def _delivered(output: Tensor, work: Work) -> Tensor:
+    """Return the output where it is expected: in the target, or on the device of the input."""
+    assert work.tensor is not None
+    if work.target is None:
+        if output.device != work.tensor.device:
+            return output.to(work.tensor.device)
+        # A part of the buffer is overwritten by the next sum.
+        return output.clone() if output._base is not None else output
+    if work.target is not output:
+        work.target.copy_(output)
+    return work.target
+
+
+def _fail(works: Sequence[Work | None], error: str) -> None:
+    for work in works:
+        if work is not None:
+            work.fail(error)

@@ -1,0 +1,132 @@
+"""Operations by name: requests, handles, and their results."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flambeau.compat.horovod.messages import ALL, Kind, Request
+from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set, set_number
+from flambeau.compat.horovod.running import engine, is_running
+from flambeau.compat.horovod.work import Work
+
+Average, Sum, Adasum, Min, Max, Product = range(6)
+
+#: Types of tensors that operations take.
+TYPES = {
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.bool,
+}
+
+_numbers = itertools.count()
+#: Operations whose results nobody has taken, by handle.
+_works: dict[int, list[Work] | Work] = {}
+
+
+def operation_of(average: bool | None, op: int | None) -> int:
+    """Return the reduction that `average` (the older argument) or `op` names."""
+    if average is not None and op is not None:
+        raise ValueError("The op parameter supersedes average. Please provide only one of them.")
+    if op is not None:
+        if op not in range(6):
+            raise ValueError(f"op={op!r} is none of hvd.Average, Sum, Adasum, Min, Max and Product")
+        return op
+    return Sum if average is False else Average
+
+
+def start(works: list[Work] | Work, *, wake: bool = True) -> int:
+    """Request operations and return their handle."""
+    engine().submit(works if isinstance(works, list) else [works], wake=wake)
+    handle = next(_numbers)
+    _works[handle] = works
+    return handle
+
+
+def poll(handle: Any) -> bool:
+    """Return whether the operation of a handle has ended, so that `synchronize` does not wait."""
+    works = _works.get(handle, [])
+    return all(work.done for work in (works if isinstance(works, list) else [works]))
+
+
+def synchronize(handle: Any) -> Any:
+    """Wait for the operation of a handle and return its result; raise its error."""
+    if callable(handle):  # of sparse_allreduce_async
+        return handle()
+    works = _works.pop(handle, None)
+    if works is None:
+        return None
+    flush()
+    if isinstance(works, Work):
+        return works.wait()
+    return [work.wait() for work in works]
+
+
+def flush() -> None:
+    """Send requests that wait for more."""
+    if is_running():
+        engine().flush()
+
+
+def work_of(
+    kind: Kind,
+    tensor: Tensor,
+    name: str | None,
+    process_set: ProcessSet = global_process_set,
+    *,
+    target: Tensor | None = None,
+    shape: Sequence[int] | None = None,
+    **settings: Any,
+) -> Work:
+    """Return an operation on a tensor."""
+    check(tensor)
+    number = set_number(process_set)
+    request = Request(
+        kind,
+        engine().name(_NAMED_AS.get(kind, kind), name, number),
+        str(tensor.dtype).removeprefix("torch."),
+        list(tensor.shape if shape is None else shape),
+        process_set=number,
+        **settings,
+    )
+    return Work(request, tensor.detach(), target.detach() if target is not None else None)
+
+
+#: An allreduce of one rank and an Adasum of another are one name, and a mismatch.
+_NAMED_AS = {"adasum": "allreduce"}
+
+
+def check(tensor: Tensor) -> None:
+    """Raise for what is no dense tensor of a type that can be sent."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"a tensor of torch is needed, not {type(tensor).__name__}")
+    if tensor.is_sparse:
+        raise ValueError("a sparse tensor: use hvd.sparse_allreduce_async, or tensor.to_dense()")
+    if tensor.dtype not in TYPES:
+        raise ValueError(f"tensors of type {tensor.dtype} cannot be sent; convert them")
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Wait until all ranks of the process set have come here."""
+    number = set_number(process_set)
+    name = engine().name("barrier", None, number)
+    synchronize(start(Work(Request("barrier", name, process_set=number))))
+
+
+def join(device: int = -1) -> int:
+    """Take part with zeros in what the other ranks reduce, until all have joined.
+
+    Return the rank that joined last.
+    """
+    name = "join"
+    result: int = synchronize(start(Work(Request("join", name, process_set=ALL))))
+    return result

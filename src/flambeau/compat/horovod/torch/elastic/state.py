@@ -1,0 +1,5 @@
+"""`horovod.torch.elastic.state`."""
+
+from flambeau.compat.horovod.elastic import TorchState
+
+__all__ = ["TorchState"]

@@ -1,0 +1,17 @@
+"""`horovod.torch.functions`: what ranks send each other by one call."""
+
+from flambeau.compat.horovod.functions import (
+    allgather_object,
+    broadcast_object,
+    broadcast_object_fn,
+    broadcast_optimizer_state,
+    broadcast_parameters,
+)
+
+__all__ = [
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+]

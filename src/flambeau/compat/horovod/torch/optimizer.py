@@ -1,0 +1,9 @@
+"""`horovod.torch.optimizer`."""
+
+from flambeau.compat.horovod.optimizer import (
+    DistributedOptimizer,
+)
+
+__all__ = [
+    "DistributedOptimizer",
+]

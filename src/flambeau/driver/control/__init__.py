@@ -1,0 +1,1 @@
+"""The controller of a running job: its phases, agents, generations and restarts."""

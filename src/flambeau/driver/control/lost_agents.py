@@ -1,0 +1,224 @@
+"""What becomes of a job when it loses agents: they are replaced, alone or together, or it fails."""
+
+from collections.abc import Sequence
+from typing import final
+
+from flambeau.clusters.base import AgentEnded
+from flambeau.coordination.failures import Cause, Failure
+from flambeau.coordination.membership import Member
+from flambeau.coordination.placement import place_again
+from flambeau.coordination.roles import Role, RoleSpec
+from flambeau.driver.control.phases import Phase, Trigger
+from flambeau.driver.control.running_job import RunningJob
+
+
+@final
+class LostAgents:
+    """Notices that agents are gone, and has them replaced.
+
+    Where the cluster replaces single agents and the strategy allows it, the other workers continue
+    until the lost ones are back; otherwise all roles start again from the last checkpoint.
+    """
+
+    def __init__(self, job: RunningJob) -> None:
+        self._job = job
+        #: Those that are being replaced while the others train, and why.
+        self._returning: dict[int, Failure] = {}
+        #: Whether the generation is being ended in order to start again.
+        self.again = False
+        #: Those that the generation does not need any more.
+        self._unreplaced: set[int] = set()
+        #: When to have others started in the place of lost ones.
+        self._planned: dict[int, float] = {}
+
+    def notice(self) -> None:
+        """Ask the cluster, and look for agents that are silent or have not come in time."""
+        job = self._job
+        timeout = job.recovery.heartbeat_timeout
+        silence = f"no sign of life for {timeout:g} s (recovery.heartbeat_timeout)"
+        ended = [each for each in job.cluster.poll() if not self._is_planned(each.agent)]
+        for each in ended:
+            job.agents.require_known(each.agent)
+        named = {each.agent for each in ended}
+        silent = [agent for agent in job.agents.silent(timeout) if agent not in named]
+        ended += [AgentEnded(silence, agent) for agent in silent]
+        if ended:
+            self.lose(ended)
+        late = job.agents.overdue()
+        if late and job.phase is Phase.GATHERING:
+            job.trigger(Trigger.LATE)
+        elif late and job.phase is Phase.RUNNING and self._returning:
+            limit = f"nothing has replaced it: {job.cluster.late(late)}"
+            job.agents.give_up(late)
+            self._give_up(late, self._failure_of(AgentEnded(limit, late[0]), late))
+
+    def lose(self, ended: Sequence[AgentEnded], *, restart: bool = True) -> None:
+        """Act on the end of agents, and of their roles with them.
+
+        `restart`: the cluster has not started others in their place by itself.
+        """
+        job = self._job
+        named = [each.agent for each in ended if each.agent is not None]
+        single = job.cluster.replaces_single_agents and len(named) == len(ended)
+        gone = named if single else list(range(job.cluster.agents))
+        needed, failure = self._needs(gone), self._failure_of(ended[0], gone)
+        if needed:
+            self._emit(ended)
+        # One that was started for the next generation, and has ended before it joined, waits for
+        # that: each of its ends in this one would be part of the same restart.
+        too_soon = [agent for agent in gone if self.again and not job.agents.is_present(agent)]
+        job.agents.lose(gone)
+        for agent in gone:
+            job.restarts.withdraw(agent)
+        if not needed:
+            self._mark_exited(gone)
+            self._unreplaced.update(gone)
+            return
+        replaceable = job.cluster.replaces_agents and (job.restarts.left or self.again)
+        if job.signals.count or not replaceable:
+            self._give_up(gone, failure)
+            return
+        if single and self._others_continue(gone):
+            self._await_return(gone, failure)
+        else:
+            self._begin_again(gone, failure)
+        if not restart:
+            job.agents.expect(gone)
+        elif single or len(too_soon) == len(gone):
+            self._unreplaced.update(too_soon)
+            self._plan([agent for agent in gone if agent not in too_soon])
+        else:
+            self._plan(gone)
+
+    def may_join(self, agent: int) -> bool:
+        """Return whether to take in an agent that has come.
+
+        One that comes while all are to be started again is of those that are being ended.
+        """
+        if self._planned and not self._job.cluster.replaces_single_agents:
+            return False
+        self._planned.pop(agent, None)  # the cluster has started it by itself
+        return True
+
+    def restart_due(self) -> None:
+        """Have agents started whose delay is over."""
+        now = self._job.clock()
+        agents = sorted(agent for agent, due in self._planned.items() if due <= now)
+        for agent in agents:
+            del self._planned[agent]
+        if agents:
+            self._job.agents.restart(agents)
+
+    def start_returned(self) -> None:
+        """Start the roles of agents that have come back while the others trained."""
+        job = self._job
+        for agent in [agent for agent in self._returning if job.agents.is_ready(agent)]:
+            failure = self._returning.pop(agent)
+            if not job.agents.brought_the_same(agent):
+                # Tasks name rows that nobody has any more, so all start again: the same restart.
+                self.again = True
+                job.trigger(Trigger.LOST)
+                return
+            for spec in self._place_again(agent):
+                job.restarts.plan_role(spec, failure)
+
+    def replace_missing(self) -> None:
+        """Have all agents that another generation needs."""
+        self.again = False
+        missing = sorted(self._unreplaced)
+        self._unreplaced.clear()
+        if missing:
+            self._job.agents.lose(missing)
+            self._plan(missing)
+
+    @property
+    def waiting(self) -> list[RoleSpec]:
+        """Roles whose agent has not come back."""
+        return [member.spec for member in self._working(list(self._returning))]
+
+    def forget(self) -> None:
+        """The generation is being ended; roles that wait for their agent will not start in it."""
+        self._mark_exited(list(self._returning))
+
+    def _plan(self, agents: Sequence[int]) -> None:
+        self._planned |= dict.fromkeys(agents, self._job.restarts.due)
+        self.restart_due()
+
+    def _is_planned(self, agent: int | None) -> bool:
+        """Return whether the end of an agent is that of one which is about to be replaced."""
+        if self._job.cluster.replaces_single_agents:
+            return agent in self._planned
+        return bool(self._planned)
+
+    def _working(self, agents: Sequence[int]) -> list[Member]:
+        members = [member for agent in agents for member in self._job.members.of_agent(agent)]
+        return [member for member in members if not (member.done or member.exited)]
+
+    def _place_again(self, agent: int) -> list[RoleSpec]:
+        """Return the roles of an agent that has come back, maybe on another machine."""
+        job = self._job
+        lost = [member.spec for member in self._working([agent])]
+        others = [member.spec for member in job.members.all() if member.spec.node != agent]
+        placed = place_again(lost, job.agents.places, others)
+        for before, spec in zip(lost, placed, strict=True):
+            job.generation.replace(before, spec, job.clock())
+        return placed
+
+    def _needs(self, agents: Sequence[int]) -> bool:
+        """Return whether these have anything left to do."""
+        if self._job.phase is Phase.RUNNING:
+            return self._job.agents.carrying or bool(self._working(agents))
+        return self._job.phase is not Phase.OVER
+
+    def _failure_of(self, ended: AgentEnded, gone: Sequence[int]) -> Failure:
+        job = self._job
+        who = "an agent" if ended.agent is None else job.agents.where(ended.agent)
+        roles = job.members.of_agent(gone[0]) or job.members.all()
+        spec = roles[0].spec if roles else RoleSpec(job.topology.role, 0, 1, 0, 1, gone[0], 0)
+        text = f"{who} ended before its time: {ended.reason}"
+        return Failure(spec, Cause.DIED, text, replaceable=job.cluster.replaces_agents)
+
+    def _emit(self, ended: Sequence[AgentEnded]) -> None:
+        for each in ended:
+            if each.agent is not None:
+                fields = self._job.agents.loss_fields(each)
+                for member in self._working([each.agent]):
+                    self._job.emit_of(member.spec, "worker_lost", **fields)
+
+    def _give_up(self, gone: Sequence[int], failure: Failure) -> None:
+        if not self._job.signals.count:
+            self._job.outcome.failure = failure
+        self._mark_exited(gone)
+        self._job.trigger(Trigger.LOST_FOR_GOOD)
+
+    def _others_continue(self, gone: Sequence[int]) -> bool:
+        serves = any(member.spec.role is Role.SERVER for member in self._working(gone))
+        return self._job.is_elastic and (not serves or self._job.restarts.can_restore_servers)
+
+    def _await_return(self, gone: Sequence[int], failure: Failure) -> None:
+        job = self._job
+        number, reason = job.generation.number, failure.message
+        job.restarts.decide(number, reason, job.clock(), agents=list(gone))
+        for agent in gone:
+            self._returning[agent] = failure
+            for member in job.members.of_agent(agent):
+                member.exited = member.exited or member.done
+            for member in self._working([agent]):
+                job.make_room(member.spec)
+
+    def _begin_again(self, gone: Sequence[int], failure: Failure) -> None:
+        job = self._job
+        self._mark_exited(gone)
+        if not self.again:
+            begun = job.phase not in (Phase.GATHERING, Phase.PREPARING)
+            number = job.generation.number + begun
+            who = {} if begun else {"agents": list(gone)}
+            job.restarts.decide(number, failure.message, job.clock(), **who)
+        job.trigger(Trigger.LOST)
+        self.again = job.phase is Phase.ENDING
+
+    def _mark_exited(self, agents: Sequence[int]) -> None:
+        for agent in agents:
+            self._returning.pop(agent, None)
+            for member in self._job.members.of_agent(agent):
+                member.exited = True

@@ -1,0 +1,162 @@
+"""Starts that are decided on, and wait for their starting point and their delay."""
+
+import math
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, final
+
+from flambeau.coordination import failures
+from flambeau.coordination.backoff import Backoff
+from flambeau.coordination.failures import Failure
+from flambeau.coordination.roles import Role, RoleSpec
+from flambeau.driver.control.starting_points import StartingPoint, StartingPoints
+from flambeau.driver.coordinators import Emit
+
+#: Roles that are lost so soon after a first one were lost for the same reason.
+TOGETHER_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class ComingStart:
+    """A start at `due` (monotonic seconds) or later, when its starting point is known."""
+
+    found: Future[StartingPoint]
+    due: float
+
+    def ready(self, now: float) -> bool:
+        """Whether nothing is left to wait for."""
+        return now >= self.due and self.found.done()
+
+    @property
+    def point(self) -> StartingPoint:
+        """What it starts from, once it is ready."""
+        return self.found.result()
+
+
+@final
+@dataclass(frozen=True)
+class Replacement(ComingStart):
+    """A role that takes the place of one that was lost by `failure`."""
+
+    spec: RoleSpec
+    failure: Failure
+
+
+@final
+class Restarts:
+    """What is to be started, from what and when: a generation, or single roles of one.
+
+    Times are seconds of a monotonic clock, given by the caller.
+    """
+
+    def __init__(self, points: StartingPoints, limit: int, emit: Emit) -> None:
+        self._points, self._limit, self._emit = points, limit, emit
+        self._backoff = Backoff()
+        self._due = 0.0
+        self._generation: ComingStart | None = None
+        self._roles: list[Replacement] = []
+        #: Roles that are replaced by the last restart, and until when others become part of it.
+        self._replaced: set[tuple[Role, int]] = set()
+        self._open_until = -math.inf
+        self.count = 0
+
+    @property
+    def due(self) -> float:
+        """When the delay of the last restart is over."""
+        return self._due
+
+    @property
+    def left(self) -> int:
+        """How many more there may be."""
+        return self._limit - self.count
+
+    def allow(self, failure: Failure) -> bool:
+        """Whether to try again after a failure."""
+        return failures.decide(failure, self.count, self._limit) is failures.Verdict.RESTART
+
+    def allow_role(self, failure: Failure, now: float) -> bool:
+        """Whether to replace a single role; one lost together with others is counted already."""
+        counted = self.count - 1 if self.is_counted(failure.spec, now) else self.count
+        return failures.decide(failure, counted, self._limit) is failures.Verdict.RESTART
+
+    def decide(self, generation: int, reason: str, now: float, **who: Any) -> None:
+        """Count a restart and tell the observers; what is planned next waits for its time."""
+        self.count += 1
+        delay = self._backoff.next(now)
+        self._due = now + delay
+        wait = {"delay": delay} if delay else {}
+        self._emit("restart", **who, generation=generation, reason=reason, **wait)
+
+    def take_back(self) -> None:
+        """A restart has become part of another one."""
+        self.count -= 1
+
+    @property
+    def can_restore_servers(self) -> bool:
+        """Whether there is anything that a new server could return to."""
+        return self._points.exist
+
+    def plan_generation(self, *, first: bool) -> None:
+        """Start all roles, when it is known what from."""
+        self._points.release()  # no role is left that could start from what was chosen before
+        self._roles.clear()
+        self._open_until = -math.inf
+        self._generation = ComingStart(self._points.choose(again=not first), self._due)
+
+    def replace(self, failure: Failure, spec: RoleSpec, now: float) -> None:
+        """Start `spec` in the place of a role that was lost alone, or together with others."""
+        if not self.is_counted(spec, now):
+            who = {"rank": spec.rank, "role": spec.kind}
+            self.decide(spec.generation, failure.message, now, **who)
+            self._replaced, self._open_until = set(), now + TOGETHER_SECONDS
+        self._replaced.add((spec.role, spec.rank))
+        self.plan_role(spec, failure)
+
+    def is_counted(self, spec: RoleSpec, now: float) -> bool:
+        """Whether the loss of a role is part of the last restart, which replaces each role once."""
+        return now <= self._open_until and (spec.role, spec.rank) not in self._replaced
+
+    def plan_role(self, spec: RoleSpec, failure: Failure) -> None:
+        """Start a role in a lost one's place, after `decide`."""
+        found = self._points.choose(again=True)
+        self._roles.append(Replacement(found, self._due, spec, failure))
+
+    def withdraw(self, agent: int) -> None:
+        """Do not start roles on an agent that is gone."""
+        self._roles = [item for item in self._roles if item.spec.node != agent]
+
+    def generation_is_due(self, now: float) -> bool:
+        """Return whether it is time to start the planned generation."""
+        return self._generation is not None and self._generation.ready(now)
+
+    def take_generation(self) -> StartingPoint:
+        """Return where the generation starts that is due; once."""
+        assert self._generation is not None
+        point, self._generation = self._generation.point, None
+        self._warn(point)
+        return point
+
+    def roles_due(self, now: float) -> list[Replacement]:
+        """Roles that it is time to start; each is given once."""
+        ready = [item for item in self._roles if item.ready(now)]
+        self._roles = [item for item in self._roles if item not in ready]
+        for item in ready:
+            self._warn(item.point)
+        return ready
+
+    def _warn(self, point: StartingPoint) -> None:
+        for text in point.skipped:
+            self._emit("warning", text=text)
+
+    @property
+    def waiting(self) -> list[RoleSpec]:
+        """Roles that have not been started yet."""
+        return [item.spec for item in self._roles]
+
+    def cancel(self) -> None:
+        """Start no role any more."""
+        self._roles.clear()
+
+    def close(self) -> None:
+        """End what is still looked for."""
+        self._points.close()

@@ -1,0 +1,1 @@
+"""Work on parts of data: predictions, evaluations and the preparation of features."""

@@ -1,0 +1,118 @@
+"""A run's checkpoint and the data it is given, worked on part by part by several processes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+import cloudpickle
+
+from flambeau.checkpoint import RunDirectory, lease
+from flambeau.clusters.cores import core_quota
+from flambeau.config import Cluster, DatasetData, FileData, JobSettings, Local
+from flambeau.coordination.payloads import Part, PredictorPayload
+from flambeau.coordination.roles import Role
+from flambeau.data.data_kinds import as_files, is_paths
+from flambeau.data.source import Source, StreamedSource
+from flambeau.driver.control.starting_points import StartingPoints
+from flambeau.driver.launching import run_topology
+from flambeau.driver.parts.part_coordinator import OnPart, OnRows, PartCoordinator
+from flambeau.driver.run import finish
+from flambeau.driver.topology import Topology, make_carrier
+from flambeau.errors import ConfigError
+from flambeau.kernels.cores import usable_cores
+from flambeau.observe import display
+
+#: How many lost processes are replaced if the run's own limit is lower: a part can be repeated.
+RESTARTS = 3
+#: How long a process in a lost one's place can still load the checkpoint.
+LEASE_SECONDS = 86_400.0
+
+
+@final
+@dataclass(frozen=True)
+class PartJob:
+    """A checkpoint of a run, the data as it was given, and the source that this is.
+
+    Processes of a `cluster` work on it, by default those of this machine.
+    """
+
+    run: RunDirectory
+    settings: JobSettings
+    checkpoint: Path
+    data: Any
+    source: Source
+    cluster: Cluster = field(default_factory=Local)
+
+    def workers(self, asked: int | None, parts: int, done: str) -> int:
+        """Return how many processes to use; 1 is this process. `done` says what for."""
+        if not self._travels():
+            if (asked or 1) > 1:
+                raise ConfigError(
+                    f"workers={asked}: data of this process's memory is {done} here; give files "
+                    "or module:function, or leave workers out"
+                )
+            return 1
+        if self.spreads:
+            return asked or self.cluster.workers
+        return min(parts, asked or min(len(usable_cores()), core_quota() or len(usable_cores())))
+
+    def work(
+        self,
+        parts: Sequence[Part],
+        workers: int,
+        on_rows: OnRows = lambda rows: None,
+        on_part: OnPart = lambda part, result: None,
+        ways_on: str = "",
+        **options: Any,
+    ) -> None:
+        """Have predictors work on all parts; `options` are those of `PredictorPayload`.
+
+        The part of a lost process is repeated by another one. `ways_on` is added to the error if
+        too many are lost.
+        """
+        numbers = [part.index for part in parts]
+        cluster = self.cluster if self.spreads else Local(workers)
+        topology = Topology(
+            workers,
+            Role.PREDICTOR,
+            coordinator=PartCoordinator(numbers, on_rows, on_part),
+            starts=StartingPoints(always=self.checkpoint.name),
+            carrier=make_carrier(self.run, cluster, self.settings.checkpoints.keep),
+        )
+        restarts = max(RESTARTS, self.settings.recovery.max_restarts)
+        recovery = self.settings.recovery.model_copy(update={"max_restarts": restarts})
+        payload = self._payload(parts, options)
+        observer = display("lines", every_seconds=5.0)
+        try:
+            with lease(self.checkpoint, LEASE_SECONDS):
+                outcome = run_topology(
+                    topology, cluster, observer, recovery, payload, graceful=False
+                )
+        finally:
+            observer.close()
+        finish(outcome, ways_on)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether processes of other machines, or of a launcher, can work on it."""
+        return not isinstance(self.cluster, Local) and self._travels()
+
+    def _travels(self) -> bool:
+        """Whether another process can open the data."""
+        given = self.data
+        return given is None or is_paths(given) or isinstance(given, FileData | DatasetData)
+
+    def _payload(self, parts: Sequence[Part], options: dict[str, Any]) -> PredictorPayload:
+        data = as_files(self.data) if is_paths(self.data) else self.data
+        # Streamed sources know their shards, which may have taken a pass over the files.
+        streamed = isinstance(self.source, StreamedSource)
+        return PredictorPayload(
+            run_dir=str(self.run.path.resolve()),
+            settings=self.settings.model_dump(mode="json"),
+            checkpoint=self.checkpoint.name,
+            data=None if data is None else data.model_dump(mode="json"),
+            source=cloudpickle.dumps(self.source) if streamed else None,
+            parts=list(parts),
+            **options,
+        )

@@ -1,0 +1,105 @@
+"""The steps of a preparation, done in this process or by the preparers of a cluster."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import final
+
+import cloudpickle
+import msgspec
+
+from flambeau.config import Cluster, Local, Recovery
+from flambeau.coordination.payloads import PieceDone, PreparerPayload
+from flambeau.coordination.roles import Role
+from flambeau.driver.launching import run_topology
+from flambeau.driver.parts.part_coordinator import PartCoordinator
+from flambeau.driver.parts.part_job import RESTARTS
+from flambeau.driver.run import finish
+from flambeau.driver.topology import Topology
+from flambeau.features.preparing.preparation import Preparation
+from flambeau.features.preparing.stage_runner import Progress, Runner, Todo
+from flambeau.observe import Observer
+from flambeau.observe.stages import peak_memory
+
+
+def runner(cluster: Cluster, observer: Observer, *, travels: bool) -> Runner:
+    """Return what does the steps of a preparation with the processes of a cluster, in one job.
+
+    Data that does not travel, and what a single process of this machine would do, is worked on in
+    this process.
+    """
+
+    def run(job: Preparation, todo: Sequence[Todo], progress: Progress) -> None:
+        local = isinstance(cluster, Local)
+        most = max(len(each.pieces) for each in todo)
+        workers = min(cluster.workers, most) if local else cluster.workers
+        if not travels or (workers == 1 and local):
+            do_here(job, todo, progress)
+            return
+        part = replace(job, memory=job.memory // workers)
+        _run_roles(part, todo, Local(workers) if local else cluster, observer, progress)
+
+    return run
+
+
+def do_here(job: Preparation, todo: Sequence[Todo], progress: Progress) -> None:
+    """Do pieces of steps in this process."""
+    for each in todo:
+        stage = progress.begin(each)
+        for piece in each.pieces:
+            job.do(each.step, piece, stage.add_rows)
+            stage.note_memory("driver", peak_memory())
+            stage.piece_done()
+
+
+def _run_roles(
+    job: Preparation,
+    todo: Sequence[Todo],
+    cluster: Cluster,
+    observer: Observer,
+    progress: Progress,
+) -> None:
+    """Have preparers do pieces of steps; those of a step wait until the ones before are done."""
+    watch = _Watch(todo, progress)
+    first, *later = numbered(todo)
+    coordinator = PartCoordinator(first, watch.on_rows, watch.on_piece, later)
+    topology = Topology(cluster.workers, Role.PREPARER, coordinator=coordinator)
+    steps = [(each.step, each.pieces) for each in todo]
+    payload = PreparerPayload(cloudpickle.dumps((job, steps)))
+    recovery = Recovery(max_restarts=RESTARTS)
+    outcome = run_topology(topology, cluster, observer, recovery, payload, graceful=False)
+    finish(outcome, ". Run the same command to resume.")
+
+
+def numbered(todo: Sequence[Todo]) -> list[list[int]]:
+    """Return numbers for all pieces, by step: they count on from one step to the next."""
+    counts = [len(each.pieces) for each in todo]
+    starts = [0, *accumulate(counts)]
+    return [list(range(start, start + count)) for start, count in zip(starts, counts, strict=False)]
+
+
+@final
+class _Watch:
+    """Follows the pieces of steps, and reports each step as its first piece is handed out."""
+
+    def __init__(self, todo: Sequence[Todo], progress: Progress) -> None:
+        self._later, self._progress = deque(todo), progress
+        self._next()
+
+    def _next(self) -> None:
+        step = self._later.popleft()
+        self._left, self._stage = len(step.pieces), self._progress.begin(step)
+
+    def on_rows(self, rows: int) -> None:
+        """Count rows that were read."""
+        self._stage.add_rows(rows)
+
+    def on_piece(self, piece: int, result: bytes) -> None:
+        """Count a piece that is complete."""
+        done = msgspec.msgpack.decode(result, type=PieceDone)
+        self._stage.note_memory(done.process, done.peak_bytes)
+        self._stage.piece_done()
+        self._left -= 1
+        if not self._left and self._later:
+            self._next()

@@ -1,0 +1,1 @@
+"""Statistics of training rows, gathered shard by shard and merged."""

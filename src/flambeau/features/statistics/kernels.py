@@ -1,0 +1,53 @@
+"""Counting and dividing values, compiled."""
+
+from typing import Any
+
+import numpy as np
+
+from flambeau.kernels.compiled import inlined, kernel
+from flambeau.kernels.mixing import mix
+
+Array = np.ndarray[Any, Any]
+
+
+@kernel
+def partition_of(keys: Any, partitions: int, salt: int, out: Any) -> None:
+    """Write the partition of each key; keys next to each other are in any of them.
+
+    Keys of one partition are in any of those by another salt.
+    """
+    first = mix(np.int64(0x5BD1E995) + np.int64(salt))
+    for i in range(keys.size):
+        out[i] = mix(np.uint64(keys[i]) ^ first) % np.uint64(partitions)
+
+
+@inlined
+def _uniform(bits: Any) -> Any:
+    """A number from 0 to 1, of which it is no more than 53 bits."""
+    return np.float64(bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@kernel
+def _uniform_of_keys(seed: Any, keys: Any, out: Any) -> None:
+    for i in range(keys.size):
+        out[i] = _uniform(mix(mix(seed) ^ np.uint64(keys[i])))
+
+
+@kernel
+def _uniform_of_rows(seed: Any, shard: Any, first: Any, out: Any) -> None:
+    for i in range(out.size):
+        out[i] = _uniform(mix(mix(mix(seed) ^ np.uint64(shard)) ^ np.uint64(first + i)))
+
+
+def uniform_of_keys(seed: int, keys: Array) -> Array:
+    """Return a number from 0 to 1 for each key, the same one each time."""
+    out = np.empty(keys.size, np.float64)
+    _uniform_of_keys(np.uint64(seed), keys, out)
+    return out
+
+
+def uniform_of_rows(seed: int, shard: int, first: int, count: int) -> Array:
+    """Return a number from 0 to 1 for each of some rows of a shard, the same one each time."""
+    out = np.empty(count, np.float64)
+    _uniform_of_rows(np.uint64(seed), np.int64(shard), np.int64(first), out)
+    return out

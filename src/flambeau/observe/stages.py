@@ -1,0 +1,176 @@
+"""The stages of some work, such as the preparation of features: how far they are, what they took.
+
+A stage is done in pieces, perhaps by several processes. Its rows, if it has any, are counted as
+they are read.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, final
+
+from flambeau.observe.event import Event, Observer
+
+#: Seconds between two reports of one stage.
+REPORT_SECONDS = 0.2
+
+
+def peak_memory() -> int:
+    """Return the largest resident memory that this process has had, in bytes.
+
+    (`getrusage` would count what its parent had when it was forked.)
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:  # not Linux
+        largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return largest if sys.platform == "darwin" else largest << 10
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
+
+@final
+@dataclass(frozen=True)
+class StageRecord:
+    """What a stage took: `peak_bytes` is the sum of the largest resident memory of its processes.
+
+    Pages that processes share count for each of them.
+    """
+
+    stage: str
+    rows: int
+    seconds: float
+    peak_bytes: int
+
+    @property
+    def rows_per_second(self) -> float | None:
+        """Rows read in a second; None for a stage that reads none."""
+        return rate(self.rows, self.seconds)
+
+    def dump(self) -> dict[str, Any]:
+        """Return it as plain values, with rows per second."""
+        return {**asdict(self), "rows_per_second": self.rows_per_second}
+
+
+def rate(rows: int, seconds: float) -> float | None:
+    """Return rows in a second; None without rows or time."""
+    return rows / seconds if rows and seconds > 0 else None
+
+
+@final
+class Stage:
+    """A stage that is being done: the caller reports rows, pieces and memory as they come."""
+
+    def __init__(self, report: "Stages", title: str, rows: int, pieces: int) -> None:
+        self._report, self.title = report, title
+        self.rows_total, self.pieces_total = rows, pieces
+        self.rows = self.pieces = 0
+        self._peaks: dict[str, int] = {}
+        self._began = self._reported = report.clock()
+        self._first: tuple[float, int] | None = None
+
+    def add_rows(self, rows: int) -> None:
+        """Count rows that were read."""
+        self.rows += rows
+        self._first = self._first or (self._report.clock(), rows)
+        self._tell()
+
+    def piece_done(self) -> None:
+        """Count a piece that is complete."""
+        self.pieces += 1
+        self._tell()
+
+    def note_memory(self, process: str, peak_bytes: int) -> None:
+        """Take note of the largest memory that a process has had."""
+        self._peaks[process] = max(peak_bytes, self._peaks.get(process, 0))
+
+    @property
+    def record(self) -> StageRecord:
+        """What it has taken so far."""
+        seconds = self._report.clock() - self._began
+        return StageRecord(self.title, self.rows, seconds, sum(self._peaks.values()))
+
+    @property
+    def speed(self) -> float | None:
+        """Rows in a second since the first came: processes take seconds to start."""
+        if self._first is None:
+            return None
+        since, before = self._first
+        return rate(self.rows - before, self._report.clock() - since)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long it will take from now on; None if that is not known yet."""
+        if self.rows_total:
+            speed = self.speed
+            return None if speed is None else max(0, self.rows_total - self.rows) / speed
+        if not self.pieces:
+            return None
+        return self.record.seconds * (self.pieces_total - self.pieces) / self.pieces
+
+    def _tell(self) -> None:
+        now = self._report.clock()
+        if now - self._reported >= REPORT_SECONDS:
+            self._reported = now
+            self._report.progress(self)
+
+
+@final
+class Stages:
+    """Reports the stages of some work, one after the other, to an observer.
+
+    `quiet_seconds`: work that takes less is not reported at all. `clock` gives seconds.
+    """
+
+    def __init__(
+        self,
+        observer: Observer,
+        count: int,
+        *,
+        quiet_seconds: float = 0.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._observer, self._count, self.clock = observer, count, clock
+        self._speaks_at = clock() + quiet_seconds
+        self._number = 0
+        self._announced = False
+
+    @contextmanager
+    def stage(self, title: str, rows: int, pieces: int, *, number: int) -> Iterator[Stage]:
+        """Report a stage, from 1 on, with so many rows to read (0: none) in so many pieces."""
+        self._number, self._announced = number, False
+        stage = Stage(self, title, rows, pieces)
+        self._announce(stage)
+        yield stage
+        if self._announced:
+            record = stage.record.dump()
+            del record["stage"]
+            self._emit("stage_end", stage, record)
+
+    def progress(self, stage: Stage) -> None:
+        """Report how far a stage is."""
+        self._announce(stage)
+        if not self._announced:
+            return
+        fields = {
+            "rows": stage.rows,
+            "rows_total": stage.rows_total,
+            "pieces": stage.pieces,
+            "pieces_total": stage.pieces_total,
+            "rows_per_second": stage.speed,
+            "seconds_left": stage.seconds_left,
+        }
+        self._emit("stage", stage, fields)
+
+    def _announce(self, stage: Stage) -> None:
+        if not self._announced and self.clock() >= self._speaks_at:
+            self._announced = True
+            totals = {"rows_total": stage.rows_total, "pieces_total": stage.pieces_total}
+            self._emit("stage_start", stage, totals)
+
+    def _emit(self, kind: str, stage: Stage, fields: dict[str, Any]) -> None:
+        place = {"stage": stage.title, "number": self._number, "stages": self._count}
+        self._observer.observe(Event(kind, self.clock(), {**place, **fields}))

@@ -1,0 +1,165 @@
+"""When agents are started again, and which of them an ending job waits for."""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import pytest
+from simulated_job import JOIN_SECONDS, SimulatedJob
+
+from flambeau.clusters.base import AgentEnded, Launch
+from flambeau.driver.control.controller import END_SECONDS
+from flambeau.driver.control.phases import Phase
+from flambeau.errors import ConfigError
+
+
+def note_restarts(job: SimulatedJob, then: Callable[[], None]) -> list[float]:
+    """Return the times at which the cluster is asked for others, filled while the job runs."""
+    times: list[float] = []
+    restart = job.cluster.restart
+
+    def note(agents: Sequence[int]) -> None:
+        times.append(job.now)
+        restart(agents)
+        then()
+
+    job.cluster.restart = note  # type: ignore[method-assign]
+    return times
+
+
+# The delay
+
+
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("elastic", [True, False])
+def test_agents_are_started_again_when_the_announced_delay_is_over(
+    single: bool, elastic: bool
+) -> None:
+    job = SimulatedJob(single=single, elastic=elastic, restarts=6)
+    times = note_restarts(job, lambda: job.kill(1))
+    job.at(Phase.RUNNING, lambda: job.kill(1))
+    outcome = job.run()
+    assert (outcome.ending, outcome.restarts) == ("failed", 6)
+    delays = [fields.get("delay", 0.0) for fields in job.kinds("restart")]
+    assert delays == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0]
+    # One that is lost once more while the generation ends is part of the first restart.
+    waited = [after - before for before, after in itertools.pairwise(times)][-5:]
+    assert all(wait >= delay for wait, delay in zip(waited, delays[1:], strict=True)), waited
+
+
+def test_agents_that_come_while_all_are_to_be_started_again_are_sent_away() -> None:
+    job = SimulatedJob(single=False, restarts=3)
+    stragglers = []
+
+    def lose_again() -> None:
+        if len(times) == 1:
+            job.kill(1)
+            # An agent of the lost attempt that was slow to start.
+            job.launch(0)
+            stragglers.append(job.agent(0))
+
+    times = note_restarts(job, lose_again)
+    job.join_seconds[0] = 0.5
+    job.at(Phase.RUNNING, lambda: job.kill(1))
+    outcome = job.run()
+    assert (outcome.ending, outcome.restarts, len(times)) == ("finished", 2, 2)
+    assert not stragglers[0].alive
+
+
+def test_the_end_of_agents_that_wait_for_their_restart_is_no_other_loss() -> None:
+    job = SimulatedJob(single=False, restarts=3)
+
+    def lose_again() -> None:
+        if len(times) == 1:
+            job.kill(1)
+            # The stage of an engine ends when its last task does.
+            stage = AgentEnded("the stage has ended")
+            job.after(0.5, lambda: job.cluster.ended_agents.append(stage))
+
+    times = note_restarts(job, lose_again)
+    job.at(Phase.RUNNING, lambda: job.kill(1))
+    outcome = job.run()
+    assert (outcome.ending, outcome.restarts, len(times)) == ("finished", 2, 2)
+
+
+def test_the_time_to_join_begins_when_an_agent_is_started() -> None:
+    job = SimulatedJob(restarts=6)
+    job.cluster.patience = 10.0  # less than the last delay
+    times = note_restarts(job, lambda: job.kill(1) if len(times) < 6 else None)
+    job.at(Phase.RUNNING, lambda: job.kill(1))
+    assert (job.run().ending, len(times)) == ("finished", 6)
+
+
+# The end
+
+
+def test_an_agent_that_was_lost_for_good_is_not_waited_for() -> None:
+    job = SimulatedJob(restarts=0)
+    job.after(JOIN_SECONDS + 5.0, lambda: job.kill(1))
+    assert job.run().ending == "failed"
+    assert job.now < JOIN_SECONDS + 5.0 + END_SECONDS / 10
+
+
+def test_agents_that_are_late_are_not_waited_for_again() -> None:
+    job = SimulatedJob()
+    job.cluster.start = lambda launch: job.launch(0)  # type: ignore[method-assign]
+    with pytest.raises(ConfigError, match="did not join"):
+        job.run()
+    assert job.now < job.cluster.patience + 1.0
+
+
+def test_nothing_is_waited_for_when_the_cluster_does_not_start() -> None:
+    job = SimulatedJob()
+
+    def start(launch: Launch) -> None:
+        raise OSError("no route to scheduler")
+
+    job.cluster.start = start  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="no route to scheduler"):
+        job.run()
+    assert job.cluster.stopped
+    assert job.now == 0.0
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_second_ctrl_c_ends_the_wait_for_agents_that_are_being_started(times: int) -> None:
+    job = SimulatedJob()
+    job.join_seconds = {0: 8.0, 1: 8.0}
+    for number in range(times):
+        job.after(1.0 + number, job.interrupt)
+    assert job.run().ending == "stopped"
+    assert job.cluster.stopped
+    assert job.now == pytest.approx(8.0 if times == 1 else 2.0, abs=0.5)
+
+
+# What observers are told
+
+
+@pytest.mark.parametrize("elastic", [True, False])
+def test_a_restart_of_agents_alone_names_them(elastic: bool) -> None:
+    job = SimulatedJob(elastic=elastic, restarts=2)
+    job.join_seconds[0] = 4.0
+    job.after(3.0, lambda: job.kill(1))  # while the other one is awaited
+    job.at(Phase.RUNNING, lambda: job.after(3.0, lambda: job.kill(1)))
+    assert job.run().ending == "finished"
+    alone = [fields.get("agents") for fields in job.kinds("restart")]
+    assert alone == [[1], [1] if elastic else None]
+
+
+# Numbers of agents
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_number_that_the_job_does_not_have_is_refused(ends: bool) -> None:
+    job = SimulatedJob(restarts=3)
+
+    def start(launch: Launch) -> None:
+        for number in (1, 2):
+            job.launch(number)
+
+    job.cluster.start = start  # type: ignore[method-assign]
+    if ends:
+        job.after(1.0, lambda: job.kill(2))
+    message = r"SimulatedCluster has an agent 2, but this job has 2 agents: number them from 0 .*"
+    with pytest.raises(ConfigError, match=message + "0 to 1"):
+        job.run()
+    assert job.now < job.cluster.patience
