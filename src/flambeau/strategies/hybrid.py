@@ -115,8 +115,10 @@ class HybridStrategy(Strategy):
             self._settle()
 
     def synchronize(self) -> None:
-        """Wait for all answers; make dense replicas equal."""
+        """Wait for all answers, of all workers; make dense replicas equal."""
         self._tables.settle()
+        if not self._rounds:
+            self._group.gather(b"")  # everybody's gradients are there
         self._dense.synchronize()
 
     def weightless(self, on: bool) -> None:
