@@ -22,7 +22,11 @@ _HEAD = "node:__internal_head__"
 _PART = 8 << 20
 #: Ray starts a process for each client; on a busy head node that may fail.
 _ATTEMPTS = 3
-_SERVER_FAILED = ("Starting Ray client server failed", "Proxy failed to Connect to backend")
+_SERVER_FAILED = (
+    "Starting Ray client server failed",
+    "Proxy failed to Connect to backend",
+    "psutil.ZombieProcess",  # it ended while Ray looked whether it runs
+)
 
 
 def connect_client(settings: Ray) -> None:
