@@ -1,1 +1,1 @@
-"""How the processes of a job agree: who is there, what each trains on, and when it ends."""
+"""Decisions shared by the processes of a job: membership, data plans, rounds and failures."""

@@ -1,4 +1,4 @@
-"""What a role's main thread is doing, as its other threads see it."""
+"""Activity of a role's main thread, as seen from its other threads."""
 
 import enum
 import sys
@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Collectives, also those that the user's own step calls.
+#: Collective operations, including those that the user's own training step calls.
 _COLLECTIVES = "torch/distributed/distributed_c10d.py"
 
 
 class Doing(enum.StrEnum):
-    """Whether a role that makes no step can be to blame for it."""
+    """Activity of a role. Only a role that is WORKING can be blamed for making no steps."""
 
     WORKING = "working"
-    #: For other workers, for servers or for the coordinator.
+    #: Waiting for other workers, for servers or for the coordinator.
     WAITING = "waiting"
-    #: With files that may be large: how long that takes says nothing.
+    #: Reading or writing files, which may be large: a long duration indicates no problem.
     STORING = "storing"
 
 
@@ -38,7 +38,7 @@ def stores(function: Function) -> Function:
 
 
 def doing_of(thread: int) -> Doing:
-    """What a thread is doing: what the innermost marked function on its stack says."""
+    """Return the activity of a thread, given by the innermost marked function on its stack."""
     frame = sys._current_frames().get(thread)
     while frame is not None:
         code = frame.f_code

@@ -1,21 +1,21 @@
-"""How many batches each worker has finished, and the slowest of them."""
+"""Number of batches that each worker has finished, and the slowest clock."""
 
 from typing import final
 
 
 @final
 class Clocks:
-    """One clock per active worker. `slowest`, the least of them, never goes back.
+    """One clock per active worker. `slowest`, the minimum of them, never decreases.
 
-    Workers that have nothing to do leave, so that nobody waits for them, and join again. Every
-    method says whether it changed. Messages may come late or twice: ticks of a worker that
-    has left count for nothing, and joining or leaving twice is the same as once.
+    A worker that has nothing to do leaves, so that no other worker waits for it, and joins again
+    later. Every method returns whether `slowest` has changed. Messages may be late or duplicated:
+    ticks of a worker that has left are ignored, and to join or leave twice is the same as once.
     """
 
     def __init__(self, slowest: int = 0) -> None:
         self.slowest = slowest
         self._clocks: dict[int, int] = {}
-        #: How many workers are at the slowest clock: it changes when the last of them moves.
+        #: Number of workers at the slowest clock, which changes when the last of them advances.
         self._slowest_workers = 0
 
     def __getitem__(self, worker: int) -> int:
@@ -32,7 +32,7 @@ class Clocks:
         return False
 
     def tick(self, worker: int, batches: int = 1) -> bool:
-        """A worker has finished batches."""
+        """Record that a worker has finished batches."""
         clock = self._clocks.get(worker)
         if clock is None or not batches:
             return False
@@ -40,7 +40,7 @@ class Clocks:
         return self._moved_from(clock)
 
     def leave(self, worker: int) -> bool:
-        """A worker is gone or idle: the others need not wait for it."""
+        """Remove a worker that is lost or idle, so that the others do not wait for it."""
         clock = self._clocks.pop(worker, None)
         return clock is not None and self._moved_from(clock)
 

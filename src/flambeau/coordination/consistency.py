@@ -1,4 +1,4 @@
-"""How far workers may run apart, and whose gradients make up a round: pure decisions."""
+"""Pure decisions about staleness and about the members of a synchronous round."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Set
@@ -9,13 +9,13 @@ from flambeau.errors import ConfigError
 
 
 class StalenessPolicy(ABC):
-    """How far a worker may be ahead of the slowest, where gradients are applied as they come."""
+    """Limit on how far workers may be apart when gradients are applied on arrival."""
 
     @abstractmethod
     def may_start(self, step: int, slowest: int) -> bool:
         """Return whether a worker that has finished `step` batches may start its next one.
 
-        `slowest` is how many batches the slowest worker has finished.
+        `slowest` is the number of batches that the slowest worker has finished.
         """
 
 
@@ -32,13 +32,13 @@ class Synchronous:
         self._needed = workers - backup_workers
 
     def members(self, arrived: Set[int]) -> frozenset[int] | None:
-        """Return whose gradients are applied together now that these have arrived; None: wait."""
+        """Return the workers whose gradients make up the round, or None to wait for more."""
         return frozenset(arrived) if len(arrived) >= self._needed else None
 
 
 @final
 class Bounded(StalenessPolicy):
-    """Gradients are applied as they come, but nobody is more than `staleness` batches ahead."""
+    """Gradients applied on arrival; no worker is more than `staleness` batches ahead."""
 
     def __init__(self, staleness: int) -> None:
         if staleness < 0:
@@ -46,14 +46,14 @@ class Bounded(StalenessPolicy):
         self._staleness = staleness
 
     def may_start(self, step: int, slowest: int) -> bool:
-        """Whether the slowest is near enough."""
+        """Return whether the slowest worker is at most `staleness` batches behind."""
         return step - slowest <= self._staleness
 
 
 @final
 class Asynchronous(StalenessPolicy):
-    """Gradients are applied as they come, and nobody waits."""
+    """Gradients applied on arrival, without waiting for other workers."""
 
     def may_start(self, step: int, slowest: int) -> bool:
-        """Always."""
+        """Return True."""
         return True

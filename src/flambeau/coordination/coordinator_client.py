@@ -1,4 +1,4 @@
-"""A role's connection to the coordinator: a thread that sends, listens and shows signs of life."""
+"""A role's connection to the coordinator: a thread that sends, receives and reports heartbeats."""
 
 import os
 import queue
@@ -27,13 +27,13 @@ from flambeau.messaging import Client
 
 HEARTBEAT_SECONDS = 1.0
 
-#: What a role does with a message and its buffers, in the link's thread: it must not take long.
+#: Called with a message and its buffers in the connection's thread, so it must return quickly.
 Handler = Callable[[Any, Sequence[Any]], None]
 
 
 @final
 class CoordinatorClient:
-    """Talks to the coordinator on behalf of one role. Its methods may be called by any thread."""
+    """Connection of one role to the coordinator. All methods are safe to call from any thread."""
 
     def __init__(self, address: str, secret: bytes, joined: RoleJoined) -> None:
         self._address, self._secret, self._joined = address, secret, joined
@@ -53,20 +53,20 @@ class CoordinatorClient:
 
     @property
     def spec(self) -> RoleSpec:
-        """Which role this is."""
+        """The role on whose behalf this client sends."""
         return self._joined.spec
 
     @property
     def stop_requested(self) -> bool:
-        """Whether the coordinator asked to save and end."""
+        """Whether the coordinator has requested to save a checkpoint and end."""
         return self._stop.is_set()
 
     def wait_for_stop(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds for the coordinator's stop."""
+        """Wait at most `timeout` seconds for a stop request; return whether there is one."""
         return self._stop.wait(timeout)
 
     def wait_until_all_joined(self, timeout: float = 600.0) -> Begin:
-        """Block until every worker is there."""
+        """Block until all workers have joined; raise `RequestTimeoutError` if some do not."""
         if not self._begun.wait(timeout):
             raise RequestTimeoutError(
                 f"the other workers did not join within {timeout:.0f} s; the coordinator is at "
@@ -77,16 +77,16 @@ class CoordinatorClient:
 
     @property
     def secret(self) -> bytes:
-        """What proves that one belongs to the job."""
+        """The job's secret, with which its processes authenticate."""
         return self._secret
 
     @property
     def coordinator(self) -> str:
-        """The coordinator's address."""
+        """Address of the coordinator."""
         return self._address
 
     def on(self, kind: type, handler: Handler) -> None:
-        """Have `handler` called with each message of a kind, also with those that came before."""
+        """Call `handler` with each message of a kind, including those received before this call."""
         with self._hearing:
             self._handlers[kind] = handler
             waiting = [item for item in self._unheard if type(item[0]) is kind]
@@ -95,20 +95,20 @@ class CoordinatorClient:
                 handler(message, buffers)
 
     def send(self, message: Messages, buffers: Sequence[Any] = ()) -> None:
-        """Queue a message to the coordinator."""
+        """Queue a message for the coordinator."""
         self._outbox.put((message, buffers))
         os.write(self._wake_write, b"\0")
 
     def report(self, kind: str, **fields: Any) -> None:
-        """Tell the observers of the job that something happened."""
+        """Report an event of this kind to the observers of the job."""
         self.send(Report(self.spec, kind, fields))
 
     def mark(self) -> None:
-        """Note a step, or whatever else shows that the role makes progress."""
+        """Count a step, or anything else that shows that the role makes progress."""
         self._marks += 1
 
     def close(self) -> None:
-        """Send what is queued and end."""
+        """Send all queued messages and close the connection."""
         self._closing = True
         os.write(self._wake_write, b"\0")
         self._thread.join(timeout=10)

@@ -1,4 +1,4 @@
-"""Pure decisions about failures: which of several was the cause, and whether to try again."""
+"""Pure decisions about failures: which one is the root cause, and whether to restart."""
 
 import signal
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from flambeau.coordination.stalls import Stall
 class Cause(Enum):
     """Kinds of failure, the likeliest root cause first.
 
-    When one worker dies, the others fail too, because their peer is gone: those are LOST_PEER and
-    never shown if there is anything better.
+    When one worker dies, the others fail too because they lose their peer. Those failures are
+    LOST_PEER, and are shown only if there is no other.
     """
 
     USER_ERROR = 1
@@ -28,16 +28,16 @@ class Cause(Enum):
 
     @property
     def label(self) -> str:
-        """As events name it: "exception", "died", "silent", "stuck" and so on."""
+        """Name in events: "exception", "died", "silent", "stuck" and so on."""
         return self.name.lower()
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What happened to one role; `exit_code` is its process's as a shell would say it.
+    """Failure of one role; `exit_code` is that of its process, as a shell reports it.
 
-    `place` is where it ran, for people, if there is more than one place; `replaceable` is False
-    if the cluster cannot start another one.
+    `place` describes where the role ran, for messages to the user; it is empty if there is only one
+    place. `replaceable` is False if the cluster cannot start another process in its place.
     """
 
     spec: RoleSpec
@@ -51,19 +51,19 @@ class Failure:
 
     @property
     def where(self) -> str:
-        """The end of a sentence about it: where it happened, if that is not clear."""
+        """Suffix for a sentence about the failure: where it happened, or empty if that is clear."""
         return f" ({self.place})" if self.place else ""
 
 
 class Verdict(Enum):
-    """What to do about a failure."""
+    """Decision about a failure."""
 
     RESTART = "restart"
     FAIL = "fail"
 
 
 def of_exception(message: RoleFailed) -> Failure:
-    """The failure of a role that raised."""
+    """Return the failure of a role that raised an exception."""
     if message.lost_peer:
         cause = Cause.LOST_PEER
     else:
@@ -81,7 +81,7 @@ def exception_fields(message: RoleFailed) -> dict[str, str]:
 
 
 def of_exit(spec: RoleSpec, code: int, out_of_memory: bool = False) -> Failure:
-    """The failure of a process that ended without a word."""
+    """Return the failure of a process that exited without reporting an error."""
     if code < 0:
         hint = ": the machine or its container is out of memory" if out_of_memory else ""
         how, status = f"was killed by {_signal_name(-code)}{hint}", 128 - code
@@ -96,14 +96,14 @@ def _signal_name(number: int) -> str:
 
 
 def of_silence(spec: RoleSpec, seconds: float) -> Failure:
-    """The failure of a process that stopped answering."""
+    """Return the failure of a process that has sent no heartbeat for `seconds`."""
     return Failure(
         spec, Cause.SILENT, f"{spec.name} has not answered for {seconds:.0f} seconds (stopped?)"
     )
 
 
 def of_stall(stall: Stall, seconds: float) -> list[Failure]:
-    """The failures of workers that are alive and have made no progress."""
+    """Return the failures of workers that are alive but have made no progress for `seconds`."""
     limit = f"for {seconds:g} seconds (recovery.progress_timeout)"
     names = ", ".join(spec.name for spec in stall.waiting)
     if stall.together:
@@ -116,12 +116,12 @@ def of_stall(stall: Stall, seconds: float) -> list[Failure]:
 
 
 def root_cause(failures: Sequence[Failure]) -> Failure:
-    """The one to show."""
+    """Return the failure to show: the one with the likeliest cause."""
     return min(failures, key=lambda failure: failure.cause.value)
 
 
 def decide(failure: Failure, restarts: int, max_restarts: int) -> Verdict:
-    """Try again, unless it was the user's mistake or has been tried often enough."""
+    """Restart, unless it is a user error or the limit of restarts is reached."""
     if failure.cause is Cause.USER_ERROR or restarts >= max_restarts:
         return Verdict.FAIL
     return Verdict.RESTART

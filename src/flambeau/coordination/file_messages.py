@@ -1,21 +1,21 @@
-"""What agents bring and carry; what else is said is in `protocol`.
+"""Messages of agents about themselves and about files; all others are in `protocol`.
 
-agent -> coordinator     AgentJoined, AgentBeat, Spooled
+  agent -> coordinator     AgentJoined, AgentBeat, Spooled
 
 With agents that do not see the driver's files:
 
-coordinator -> agent     FilePart, FilesStored, WantFiles, KeepFiles
-agent -> coordinator     FilePart, FilesSent
+  coordinator -> agent     FilePart, FilesStored, WantFiles, KeepFiles
+  agent -> coordinator     FilePart, FilesSent
 """
 
 from flambeau.coordination.roles import Message
 
 
 class AgentJoined(Message, frozen=True):
-    """An agent is there; `shares`: it sees the driver's run directory.
+    """Message that an agent has started; `shares`: it sees the driver's run directory.
 
-    Agents with the same `machine` can share memory, GPUs and `cores`, those that each may use.
-    Every process or thread that has been agent number `agent` has an `incarnation` of its own.
+    Agents with the same `machine` can share memory and GPUs, and the `cores` that each of them may
+    use. Each process or thread that has been agent number `agent` has its own `incarnation`.
     """
 
     agent: int
@@ -27,29 +27,30 @@ class AgentJoined(Message, frozen=True):
 
 
 class AgentBeat(Message, frozen=True):
-    """A sign of life of an agent, by a connection of its own."""
+    """Heartbeat of an agent, sent on a separate connection."""
 
     agent: int
     incarnation: str
 
 
 class FilePart(Message, frozen=True):
-    """A piece of a file of the run, at `start`; the bytes are the message's buffer."""
+    """Piece of a file of the run, at byte offset `start`; the message's buffer has its content."""
 
     path: str
     start: int
 
 
 class WantFiles(Message, frozen=True):
-    """Send all files of this directory of the run."""
+    """Request for all files of this directory of the run."""
 
     directory: str
 
 
 class FilesSent(Message, frozen=True):
-    """They have been sent, or `stored` in the depot; or they are `too_large`, in bytes.
+    """Reply to `WantFiles`: files were sent, or `stored` in the depot.
 
-    Or they are `gone`, since newer ones have taken their place.
+    Otherwise they are `too_large` (their size in bytes), or `gone` because newer ones have replaced
+    them.
     """
 
     agent: int
@@ -60,21 +61,22 @@ class FilesSent(Message, frozen=True):
 
 
 class FilesStored(Message, frozen=True):
-    """Files of the run wait in the depot."""
+    """Message that these files of the run are available in the depot."""
 
     names: list[str]
 
 
 class KeepFiles(Message, frozen=True):
-    """Other checkpoints than these may be removed."""
+    """Message that all checkpoints other than these may be removed."""
 
     checkpoints: list[str]
 
 
 class Spooled(Message, frozen=True):
-    """An agent's part of the job's data frames is in a file: rows of its batches, by frame.
+    """Message that an agent has written its part of the job's data frames to a file.
 
-    `nulls` has the rows without a value, by frame and column, of those columns that have any.
+    `rows` has the number of rows of each of its batches, by frame. `nulls` has the number of rows
+    without a value, by frame and column, for columns that have any.
     """
 
     agent: int

@@ -1,4 +1,4 @@
-"""Who takes part in a generation, and who has fallen silent."""
+"""Roles that take part in a generation, and which of them have become silent."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Member:
 
 
 class Membership:
-    """The roles of one generation. Times are seconds of a monotonic clock, given by the caller."""
+    """The roles of one generation. Times are seconds of a monotonic clock, passed by the caller."""
 
     def __init__(self, specs: Iterable[RoleSpec], now: float) -> None:
         self._members = {spec: Member(spec, started=now, last_seen=now) for spec in specs}
@@ -36,24 +36,24 @@ class Membership:
         return spec in self._members
 
     def all(self) -> list[Member]:
-        """Every member, by rank."""
+        """Return all members, by rank."""
         return list(self._members.values())
 
     def group(self) -> list[Member]:
-        """The members with a rank: workers, not the evaluator."""
+        """Return the members with a rank: workers, but not servers or the evaluator."""
         return list(self._group)
 
     def joined(self, peer: bytes, message: RoleJoined, now: float) -> None:
-        """Note that a role is up and where it can be reached."""
+        """Record that a role has started, and the peer address of its connection."""
         member = self._members[message.spec]
         member.peer, member.joined, member.last_seen = peer, message, now
 
     def seen(self, spec: RoleSpec, now: float) -> None:
-        """Note a sign of life."""
+        """Record a heartbeat."""
         self._members[spec].last_seen = now
 
     def forgive(self, seconds: float, now: float) -> None:
-        """Do not count time in which the coordinator itself did not run."""
+        """Do not count `seconds` in which the coordinator itself did not run."""
         for member in self.all():
             member.last_seen = min(member.last_seen + seconds, now)
 
@@ -62,11 +62,11 @@ class Membership:
         return [member for member in self.all() if member.spec.node == agent]
 
     def complete(self) -> bool:
-        """Whether every role with a rank has joined."""
+        """Return whether all roles with a rank have joined."""
         return all(member.joined for member in self._group)
 
     def replace(self, lost: RoleSpec, spec: RoleSpec, now: float) -> None:
-        """Another process takes the place of a lost one, in the same order."""
+        """Put another process in the place of a lost one; the order of members stays the same."""
         self._members = {
             (spec if key == lost else key): (Member(spec, now, now) if key == lost else member)
             for key, member in self._members.items()
@@ -74,9 +74,10 @@ class Membership:
         self._group = self._with_ranks()
 
     def silent(self, now: float, timeout: float) -> list[Member]:
-        """Members that should be alive and have not been heard of for `timeout` seconds.
+        """Return members that should be alive but have sent nothing for `timeout` seconds.
 
-        One that is still starting gets more time: Python and its libraries may load slowly.
+        A member that is still starting gets more time, since Python and its libraries may load
+        slowly.
         """
         return [
             member
@@ -86,11 +87,11 @@ class Membership:
         ]
 
     def all_exited(self) -> bool:
-        """Whether no process of this generation is left."""
+        """Return whether all processes of this generation have exited."""
         return all(member.exited for member in self.all())
 
     def group_done(self) -> bool:
-        """Whether all workers have said that they are finished."""
+        """Return whether all workers have reported that they are finished."""
         return all(member.done for member in self._group)
 
     def _with_ranks(self) -> list[Member]:

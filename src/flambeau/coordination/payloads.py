@@ -1,7 +1,7 @@
-"""What roles are given to do their work, and what their agent adds.
+"""Payloads: the input of roles, and the part of it that their agent adds.
 
-A payload is made by the driver and reaches all roles of a job as it is. What depends on the agent,
-such as paths, is in its `Site`.
+The driver makes a payload, and all roles of a job receive it unchanged. Values that depend on the
+agent, such as paths, are in its `Site`.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ import msgspec
 
 
 class InitialWeights(msgspec.Struct, frozen=True):
-    """The run that another one starts from, as the user has named it.
+    """The run from which another one is initialized, as the user has named it.
 
-    `checkpoint` is the name of its checkpoint; None in a run that is resumed, which needs it only
-    if none of its own is sound. `patterns` name the weights to load; None: all.
+    `checkpoint` is the name of its checkpoint. It is None in a run that is resumed, which needs it
+    only if none of its own checkpoints is sound. `patterns` select the weights to load; None: all.
     """
 
     reference: str
@@ -23,7 +23,7 @@ class InitialWeights(msgspec.Struct, frozen=True):
 
 
 class RunPayload(msgspec.Struct, frozen=True, tag=True):
-    """A run: its settings, in plain values, and its directory as the driver sees it."""
+    """A run: its settings as plain values, and its directory as the driver sees it."""
 
     settings: dict[str, Any]
     run_dir: str
@@ -37,7 +37,7 @@ class TrainingPayload(RunPayload, frozen=True, tag=True):
 
 @dataclass(frozen=True)
 class Part:
-    """Shards `first` to `last` of streamed data, or rows; `rows` is None if nobody knows."""
+    """Shards `first` to `last` of streamed data, or rows; `rows` is None if it is unknown."""
 
     index: int
     first: int
@@ -46,15 +46,15 @@ class Part:
 
     @property
     def file_name(self) -> str:
-        """What the file of its predictions is called; names sort in the order of the data."""
+        """Name of the file with its predictions; names sort in the order of the data."""
         return f"part-{self.index:06d}.parquet"
 
 
 class PredictorPayload(RunPayload, frozen=True, tag=True):
-    """What predictors work with: a run, its checkpoint, the data and its parts.
+    """Input of predictors: a run, its checkpoint, the data and its parts.
 
-    `source` is the opened data, pickled; None: open `data`. Predictions are written to the folder
-    `out`; without one, the model is evaluated by `metrics`.
+    `source` is the opened data, pickled; if it is None, predictors open `data`. Predictions are
+    written to the folder `out`; without one, the model is evaluated with `metrics`.
     """
 
     checkpoint: str
@@ -67,7 +67,7 @@ class PredictorPayload(RunPayload, frozen=True, tag=True):
 
 
 class ExportPayload(msgspec.Struct, frozen=True, tag=True):
-    """What predictors of an export work with: its folder, the opened data, pickled, and its parts.
+    """Input of predictors of an export: its folder, the opened and pickled data, and its parts.
 
     Predictions are written to the folder `out`. `trust` allows exports that run code.
     """
@@ -81,33 +81,33 @@ class ExportPayload(msgspec.Struct, frozen=True, tag=True):
 
 
 class PreparerPayload(msgspec.Struct, frozen=True, tag=True):
-    """What preparers work with, pickled: a `Preparation`, and its steps with their pieces."""
+    """Input of preparers, pickled: a `Preparation`, and its steps with their pieces."""
 
     job: bytes
 
 
 class PieceDone(msgspec.Struct, frozen=True):
-    """What a preparer reports with each piece: its name, and the most memory it has had so far."""
+    """Report of a preparer about a finished piece: its name, and its peak memory so far."""
 
     process: str
     peak_bytes: int
 
 
 class FunctionFiles(msgspec.Struct, frozen=True, tag=True):
-    """A function in a file of the driver, and a file for the result of each rank: descriptors."""
+    """File descriptors of a file with a function, and of a file for the result of each rank."""
 
     function: int
     results: list[int]
 
 
 class FunctionValue(msgspec.Struct, frozen=True, tag=True):
-    """A function, pickled; results travel with the messages."""
+    """A function, pickled; its results are sent in messages."""
 
     function: bytes
 
 
 class ScriptPayload(msgspec.Struct, frozen=True, tag=True):
-    """A Python script, the name of a module, or any other program, and its arguments."""
+    """A Python script, the name of a module or any other program, and its arguments."""
 
     program: str
     arguments: list[str] = []
@@ -126,13 +126,14 @@ Payload = (
 
 
 class Site(msgspec.Struct, frozen=True):
-    """What an agent knows of the place where its roles run.
+    """What an agent knows about the place where its roles run.
 
     `host` is the address at which other machines reach its roles. `run_dir` is the run's directory
-    there, or the agent's mirror of it; `initial` refers to what it starts from as it is found
-    there. The files with the rows of the job's data frames that are at agent `home` have the
-    descriptors `spooled`; `spools` are the rows of all agents' files, by frame and agent, and
-    `spooling` names the occasion on which they were written.
+    as seen there, or the agent's mirror of it; `initial` is the initial run as seen there.
+
+    Agent `home` has its rows of the job's data frames in files with the descriptors `spooled`.
+    `spools` has the numbers of rows in all agents' files, by frame and agent. `spooling` is an id
+    of the time when they were written.
     """
 
     run_dir: str = ""

@@ -15,8 +15,8 @@ Positions = np.ndarray[Any, np.dtype[np.int64]]
 class Permutation:
     """A bijection of 0..n-1 keyed by (seed, stream), in constant memory.
 
-    A Feistel network permutes the next power of four; values outside of n are walked on until
-    they fall inside, which takes less than four rounds on average.
+    A Feistel network permutes the next power of four. It is applied again to values of n or more
+    until they are in range, on average fewer than four times.
     """
 
     n: int
@@ -24,7 +24,7 @@ class Permutation:
     stream: int
 
     def __call__(self, positions: Positions) -> Positions:
-        """The rows at these positions of the random order."""
+        """Return the rows at these positions of the random order."""
         half = max(1, (max(1, self.n - 1).bit_length() + 1) // 2)
         keys = np.random.SeedSequence([self.seed, self.stream]).generate_state(_ROUNDS, np.uint64)
         rows: Any = self._feistel(positions.astype(np.uint64), half, keys)

@@ -1,4 +1,4 @@
-"""Which agent starts which roles: a pure decision."""
+"""Placement of roles on agents: a pure decision."""
 
 import itertools
 from collections import Counter
@@ -21,8 +21,9 @@ def place_roles(
 ) -> dict[int, list[RoleSpec]]:
     """Return the roles of a generation by agent.
 
-    Workers (of kind `role`) are spread evenly over the agents, neighbours in rank together; servers
-    go round the machines, and round the agents of each; the evaluator is on the first agent.
+    Workers (of kind `role`) are spread evenly over the agents, with neighbouring ranks together.
+    Servers are assigned to machines in turn, and to the agents of each in turn. The evaluator runs
+    on the first agent.
     """
     specs = [
         RoleSpec(role, rank, workers, 0, 1, agent, generation)
@@ -42,7 +43,7 @@ def place_roles(
 
 
 def agents_of_workers(agents: int, workers: int) -> list[int]:
-    """Return the number of each worker's agent: the same in every generation."""
+    """Return the agent's number for each worker, which is the same in every generation."""
     bounds = [round(index * workers / agents) for index in range(agents + 1)]
     spans = enumerate(itertools.pairwise(bounds))
     return [agent for agent, (first, last) in spans for _ in range(first, last)]
@@ -51,9 +52,9 @@ def agents_of_workers(agents: int, workers: int) -> list[int]:
 def place_again(
     lost: Sequence[RoleSpec], agents: Sequence[AgentJoined], others: Sequence[RoleSpec]
 ) -> list[RoleSpec]:
-    """Return roles of an agent that was replaced, as they are where the new one is.
+    """Return the roles of an agent that was replaced, adapted to the machine of the new one.
 
-    The `others` still run, and keep the local ranks and cores that they have.
+    The `others` still run, and keep their local ranks and cores.
     """
     workers = [spec for spec in lost if spec.role.in_group]
     seated = iter(_seated(workers, agents, [spec for spec in others if spec.role.in_group]))
@@ -69,7 +70,7 @@ def place_again(
 def _seated(
     workers: Sequence[RoleSpec], agents: Sequence[AgentJoined], others: Sequence[RoleSpec]
 ) -> list[RoleSpec]:
-    """Return workers with the first local ranks, and shares of cores, that others leave free."""
+    """Return workers with the lowest local ranks and shares of cores that others do not use."""
     machine = _numbers(agents)
     cores = [(machine[number], *agent.cores) for number, agent in enumerate(agents)]
     ranks = _shares(
@@ -91,7 +92,7 @@ def _seated(
 def _shares(
     keys: Sequence[Hashable], taken: Sequence[tuple[Hashable, int]]
 ) -> list[tuple[int, int]]:
-    """Return for each key the first number that is not taken there, and of how many it is one."""
+    """Return for each key the lowest number not taken there, and the total of numbers there."""
     used: dict[Hashable, set[int]] = {key: set() for key in keys}
     for key, number in taken:
         used.setdefault(key, set()).add(number)

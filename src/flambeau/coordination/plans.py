@@ -1,7 +1,8 @@
-"""Who trains on what, when: pure functions of seed, epoch and number of workers.
+"""Data plans: which worker trains on which rows at each step.
 
-Both plans give every worker the same number of steps. A worker's rows of the last step may be
-fewer, or none; its gradient then counts by its share of the rows.
+Plans are pure functions of seed, epoch and number of workers. All of them give every worker the
+same number of steps. A worker may have fewer rows in the last step, or none; its gradient is then
+weighted by its share of the rows.
 """
 
 from collections import Counter
@@ -23,8 +24,8 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 class IndexedPlan:
     """Rows by number, in one global order that does not depend on the number of workers.
 
-    Step t takes the next `batch_size * workers` rows of that order and cuts them into equal
-    pieces, so N workers see at each step what one worker with the N-fold batch would see.
+    Step t takes the next `batch_size * workers` rows of that order and cuts them into equal pieces.
+    So N workers see at each step what one worker with a batch N times as large would see.
     """
 
     total: int
@@ -35,30 +36,30 @@ class IndexedPlan:
     drop_last: DropLast = False
 
     def steps(self, start: int = 0) -> int:
-        """Steps of an epoch that begins at row `start` of the order."""
+        """Return the number of steps of an epoch that begins at row `start` of the order."""
         remaining = self.total - start
         if drops(self.drop_last, remaining, self._whole):
             return remaining // self._whole
         return -(-remaining // self._whole)
 
     def all_rows(self, step: int, start: int = 0) -> int:
-        """How many rows all workers together have at `step`."""
+        """Return the number of rows of all workers together at `step`."""
         return max(0, min(self._whole, self.total - start - step * self._whole))
 
     def rows(self, step: int, worker: int, start: int = 0) -> int:
-        """How many rows `worker` has at `step`."""
+        """Return the number of rows of `worker` at `step`."""
         first, last = self._bounds(step, worker, start)
         return last - first
 
     def indices(self, epoch: int, step: int, worker: int, start: int = 0) -> Rows:
-        """The row numbers of `worker` at `step` of `epoch`."""
+        """Return the row numbers of `worker` at `step` of `epoch`."""
         first, last = self._bounds(step, worker, start)
         return self.order(epoch)(np.arange(first, last, dtype=np.int64))
 
     def indices_of_steps(
         self, epoch: int, first: int, last: int, worker: int, start: int = 0
     ) -> list[Rows]:
-        """The row numbers of several steps at once: much cheaper than one by one."""
+        """Return the row numbers of steps `first` to `last`, much faster than one by one."""
         bounds = [self._bounds(step, worker, start) for step in range(first, last)]
         positions = np.concatenate([np.arange(a, b, dtype=np.int64) for a, b in bounds])
         rows = self.order(epoch)(positions)
@@ -70,7 +71,7 @@ class IndexedPlan:
         return base + rows * worker // self.workers, base + rows * (worker + 1) // self.workers
 
     def order(self, epoch: int) -> Callable[[Rows], Rows]:
-        """The order of an epoch: the rows at given positions of it."""
+        """Return the order of an epoch: a function from positions to row numbers."""
         if not self.shuffle:
             return lambda positions: positions
         return Permutation(self.total, seed=self.seed, stream=epoch)
@@ -91,11 +92,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class HomePlan:
-    """Shards that only the workers of one agent can read; `homes` are their rows, by agent.
+    """Shards that only the workers of one agent can read; `homes` has their rows, by agent.
 
-    `agents` are those of the workers. The workers of an agent read equal, contiguous parts of its
-    shards' random order. Workers of different agents may have different numbers of rows: all make
-    as many steps as the one with the most.
+    `agents` has the agent of each worker. The workers of an agent read equal, contiguous parts of
+    the random order of its shards. Workers of different agents may have different numbers of rows:
+    all make as many steps as the one with the most.
     """
 
     homes: tuple[tuple[int, ...], ...]
@@ -106,7 +107,7 @@ class HomePlan:
     drop_last: DropLast = False
 
     def steps(self, start: int = 0) -> int:
-        """Steps of an epoch; only whole epochs can be planned (`start` is 0)."""
+        """Return the number of steps of an epoch; `start` must be 0: epochs are whole."""
         assert start == 0
         counts = [last - first for first, last in self._bounds]
         if drops(self.drop_last, min(counts), self.batch_size):
@@ -114,14 +115,14 @@ class HomePlan:
         return -(-max(counts) // self.batch_size)
 
     def all_rows(self, step: int, start: int = 0) -> int:
-        """How many rows all workers together have at `step`."""
+        """Return the number of rows of all workers together at `step`."""
         assert start == 0
         done = step * self.batch_size
         counts = (last - first for first, last in self._bounds)
         return sum(max(0, min(self.batch_size, count - done)) for count in counts)
 
     def pieces(self, epoch: int, worker: int) -> list[Piece]:
-        """What `worker` reads in `epoch`, in this order."""
+        """Return the pieces that `worker` reads in `epoch`, in order."""
         agent = self.agents[worker]
         rows = self.homes[agent]
         before = sum(len(each) for each in self.homes[:agent])
@@ -135,7 +136,7 @@ class HomePlan:
 
     @cached_property
     def _bounds(self) -> list[tuple[int, int]]:
-        """The first row of each worker among those of its agent, and the one after its last."""
+        """First row of each worker among those of its agent, and the row after its last."""
         workers, before = Counter(self.agents), Counter[int]()
         bounds = []
         for agent in self.agents:
@@ -147,9 +148,9 @@ class HomePlan:
 
 @dataclass(frozen=True)
 class StreamedPlan:
-    """Shards that are read in sequence: in random order, cut so that all workers have as many rows.
+    """Shards read in sequence: in random order, cut so that all workers have equally many rows.
 
-    Every worker reads one contiguous part of the shards' random order, so only the shards at a
+    Every worker reads one contiguous part of the random order of shards, so only the shards at a
     cut are opened twice.
     """
 
@@ -162,11 +163,11 @@ class StreamedPlan:
 
     @cached_property
     def total(self) -> int:
-        """All rows."""
+        """Number of rows of all shards."""
         return sum(self.shard_rows)
 
     def steps(self, start: int = 0) -> int:
-        """Steps of an epoch; only whole epochs can be planned (`start` is 0)."""
+        """Return the number of steps of an epoch; `start` must be 0: epochs are whole."""
         assert start == 0
         counts = [self._worker_rows(worker) for worker in range(self.workers)]
         if drops(self.drop_last, min(counts), self.batch_size):
@@ -174,17 +175,17 @@ class StreamedPlan:
         return -(-max(counts) // self.batch_size)
 
     def rows(self, step: int, worker: int, start: int = 0) -> int:
-        """How many rows `worker` has at `step`."""
+        """Return the number of rows of `worker` at `step`."""
         assert start == 0
         done = step * self.batch_size
         return max(0, min(self.batch_size, self._worker_rows(worker) - done))
 
     def all_rows(self, step: int, start: int = 0) -> int:
-        """How many rows all workers together have at `step`."""
+        """Return the number of rows of all workers together at `step`."""
         return sum(self.rows(step, worker, start) for worker in range(self.workers))
 
     def pieces(self, epoch: int, worker: int) -> list[Piece]:
-        """What `worker` reads in `epoch`, in this order."""
+        """Return the pieces that `worker` reads in `epoch`, in order."""
         order = np.arange(len(self.shard_rows))
         if self.shuffle:
             np.random.default_rng([self.seed, epoch]).shuffle(order)
@@ -199,7 +200,7 @@ class StreamedPlan:
 
 
 def _cut(order: Rows, shard_rows: Sequence[int], first: int, last: int) -> list[Piece]:
-    """Return rows `first` to `last` of all shards in an order, as parts of these."""
+    """Return rows `first` to `last` of all shards in the given order, as pieces of shards."""
     pieces, position = [], 0
     for shard in order.tolist():
         rows = shard_rows[shard]
@@ -211,7 +212,7 @@ def _cut(order: Rows, shard_rows: Sequence[int], first: int, last: int) -> list[
 
 
 def whole_shards(rows: Sequence[int], part_rows: int) -> list[Part]:
-    """Return shards with these numbers of rows in parts of about `part_rows` rows, in order."""
+    """Group shards with these numbers of rows into parts of about `part_rows` rows, in order."""
     parts: list[Part] = []
     first = waiting = 0
     for number, count in enumerate(rows):

@@ -1,18 +1,18 @@
-"""What agents, roles and the coordinator say to each other.
+"""Messages between agents, roles and the coordinator.
 
-agent -> coordinator     AgentJoined, AgentBeat, Spooled, RoleExited, RoleOutput
-coordinator -> agent     StartRoles, EndRoles, EndRole, ShowStacks, Shutdown
-role  -> coordinator     RoleJoined, ServerReady, Heartbeat, Report, RoleFailed, RoleDone
-coordinator -> role      Begin, Servers, Restore, Stop
-worker -> coordinator    StoreRequest, answered by StoreReply
+  agent -> coordinator     AgentJoined, AgentBeat, Spooled, RoleExited, RoleOutput
+  coordinator -> agent     StartRoles, EndRoles, EndRole, ShowStacks, Shutdown
+  role  -> coordinator     RoleJoined, ServerReady, Heartbeat, Report, RoleFailed, RoleDone
+  coordinator -> role      Begin, Servers, Restore, Stop
+  worker -> coordinator    StoreRequest, answered by StoreReply
 
 Rounds, with a synchronous parameter server:
 
-shard -> coordinator     ShardJoined, Staged, NormReply
-coordinator -> shard     NormRequest, Commit
-worker -> coordinator    StopRequest
+  shard -> coordinator     ShardJoined, Staged, NormReply
+  coordinator -> shard     NormRequest, Commit
+  worker -> coordinator    StopRequest
 
-Roles that request their work (asynchronous workers, predictors): see `task_messages`.
+For roles that request their work (asynchronous workers, predictors), see `task_messages`.
 """
 
 from typing import Any
@@ -50,10 +50,10 @@ from flambeau.messaging import Codec
 
 
 class StartRoles(Message, frozen=True):
-    """Start these.
+    """Request to start these roles.
 
-    `spools` are the rows of all agents' files, by frame and agent; `spooling` names the occasion on
-    which they were written.
+    `spools` has the numbers of rows in all agents' files, by frame and agent. `spooling` is an id
+    of the time when they were written.
     """
 
     roles: list[RoleSpec]
@@ -62,20 +62,20 @@ class StartRoles(Message, frozen=True):
 
 
 class EndRoles(Message, frozen=True):
-    """End the roles of this generation; scripts get SIGTERM `grace` seconds before."""
+    """Request to end the roles of a generation; scripts get SIGTERM `grace` seconds earlier."""
 
     generation: int
     grace: float
 
 
 class EndRole(Message, frozen=True):
-    """End one role at once; another process will take its place."""
+    """Request to end one role immediately; another process will replace it."""
 
     spec: RoleSpec
 
 
 class ShowStacks(Message, frozen=True):
-    """Have a role print the Python stacks of its threads."""
+    """Request that a role prints the Python stacks of its threads."""
 
     spec: RoleSpec
 
@@ -102,22 +102,22 @@ class RoleJoined(Message, frozen=True):
 
 
 class ServerReady(Message, frozen=True):
-    """A shard of the parameter server takes requests at `address`."""
+    """Message that a shard of the parameter server accepts requests at `address`."""
 
     spec: RoleSpec
     address: str
 
 
 class Restore(Message, frozen=True):
-    """The checkpoint of the run that a server is to go on from; None: from nothing."""
+    """The checkpoint of the run that a server loads; None: it starts empty."""
 
     checkpoint: str | None
 
 
 class Begin(Message, frozen=True):
-    """Everybody is there; the parameter server's shards are at `servers`.
+    """Message that all roles have joined; `servers` has the addresses of the server shards.
 
-    With servers, all go on from the same `checkpoint`, if there is one.
+    With servers, all roles resume from the same `checkpoint`, if there is one.
     """
 
     servers: list[str] = []
@@ -125,17 +125,17 @@ class Begin(Message, frozen=True):
 
 
 class Servers(Message, frozen=True):
-    """A shard has moved: these are the addresses of all."""
+    """Addresses of all server shards, sent when one of them has changed."""
 
     servers: list[str]
 
 
 class Stop(Message, frozen=True):
-    """Please save and end at a step on which all workers agree."""
+    """Request to save a checkpoint and end at a step on which all workers agree."""
 
 
 class Heartbeat(Message, frozen=True):
-    """A sign of life, and of progress: `marks` counts steps and batches of evaluations."""
+    """Sign of life and of progress: `marks` counts steps and batches of evaluations."""
 
     spec: RoleSpec
     marks: int = 0
@@ -143,7 +143,7 @@ class Heartbeat(Message, frozen=True):
 
 
 class Report(Message, frozen=True):
-    """Something to observe: becomes an event of that kind."""
+    """Observation of a role, which becomes an event of that kind."""
 
     spec: RoleSpec
     kind: str
@@ -151,7 +151,7 @@ class Report(Message, frozen=True):
 
 
 class RoleFailed(Message, frozen=True):
-    """An exception ended the role; an empty `traceback`: `message` explains it to the user."""
+    """Exception that ended a role. If `traceback` is empty, `message` explains it to the user."""
 
     spec: RoleSpec
     error: str
@@ -163,7 +163,7 @@ class RoleFailed(Message, frozen=True):
 
 
 class RoleDone(Message, frozen=True):
-    """The role has finished its work; `summary` goes into the result."""
+    """Message that a role has finished its work; `summary` becomes part of the result."""
 
     spec: RoleSpec
     status: str
@@ -171,14 +171,14 @@ class RoleDone(Message, frozen=True):
 
 
 class ShardJoined(Message, frozen=True):
-    """The connection of a shard on which rounds are decided."""
+    """First message of a shard on the connection that it uses for rounds."""
 
     spec: RoleSpec
 
 
-#: From a role itself, or from its agent about it.
+#: From a role itself, or from its agent on its behalf.
 FromRole = RoleJoined | ServerReady | Heartbeat | Report | RoleFailed | RoleDone | RoleExited
-#: For the coordinator that decides what workers do; shards have connections of their own for it.
+#: For the coordinator that assigns work; shards use separate connections for their messages.
 FromWorker = (
     PlanData | TaskRequest | Trained | SyncPointDone | Contribution | StopRequest | PartProgress
 )

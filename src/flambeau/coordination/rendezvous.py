@@ -1,7 +1,7 @@
-"""The keys by which the workers of a generation find each other: kept by the coordinator.
+"""Key-value store by which the workers of a generation find each other, kept by the coordinator.
 
-torch.distributed asks for such a store. Its own listens on a port that needs no secret; requests to
-this one take the connection that a role has to the coordinator anyway.
+torch.distributed needs such a store. Its own store listens on a port without authentication;
+requests to this one use the existing connection of a role to the coordinator.
 """
 
 import time
@@ -12,10 +12,10 @@ from typing import Any, Literal, final
 import msgspec
 
 MAX_KEYS = 100_000
-#: Of a value, and of all keys and values together.
+#: Limits of one value, and of all keys and values together.
 MAX_VALUE_BYTES = 16 << 20
 MAX_BYTES = 256 << 20
-#: Keys in one request: each value is a buffer of a message.
+#: Limit of the keys in one request: each value is a buffer of a message.
 MAX_KEYS_AT_ONCE = 4096
 
 Operation = Literal[
@@ -24,9 +24,9 @@ Operation = Literal[
 
 
 class StoreRequest(msgspec.Struct, frozen=True, tag=True):
-    """An operation on keys of a generation; its values are the message's buffers.
+    """Operation on keys of a generation; its values are the message's buffers.
 
-    `add` adds `amount`; `get` and `wait` are answered when all keys are there, if that is within
+    `add` adds `amount`. `get` and `wait` are answered when all keys exist, if that is within
     `seconds`.
     """
 
@@ -39,7 +39,7 @@ class StoreRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class StoreReply(msgspec.Struct, frozen=True, tag=True):
-    """The answer to a request by its number: a count, or values as buffers, or an error."""
+    """Reply to the request with this number: a count, values as buffers, or an error."""
 
     number: int
     count: int = 0
@@ -66,14 +66,14 @@ class Rendezvous:
         self.begin(0)
 
     def begin(self, generation: int) -> None:
-        """Forget the generation before, with its keys."""
+        """Remove all keys and begin a generation; requests of other generations are ignored."""
         self._generation = generation
         self._values: dict[str, bytes] = {}
         self._bytes = 0
         self._waiting: list[_Waiting] = []
 
     def handle(self, peer: bytes, request: StoreRequest, buffers: Sequence[Any]) -> None:
-        """Answer a request, or keep it until its keys are there."""
+        """Answer a request, or hold it until all its keys exist."""
         if request.generation != self._generation:
             return
         if request.operation in ("get", "wait"):
@@ -113,7 +113,7 @@ class Rendezvous:
         return StoreReply(request.number, int(count)), found
 
     def _compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
-        """The value afterwards, as torch's stores have it: a missing key counts as empty."""
+        """Return the value afterwards, as torch's stores do: a missing key counts as empty."""
         current = self._values.get(key)
         if current == expected or (current is None and not expected):
             self._put(key, desired)

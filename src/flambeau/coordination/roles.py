@@ -1,4 +1,4 @@
-"""The roles of a job, and what every message has."""
+"""Roles of a job, and the base class of messages."""
 
 import enum
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Role(enum.StrEnum):
-    """What a child process of an agent does."""
+    """Kind of work that a child process of an agent does."""
 
     WORKER = "worker"
     SERVER = "server"
@@ -18,7 +18,7 @@ class Role(enum.StrEnum):
 
     @property
     def in_group(self) -> bool:
-        """Whether it is one of the job's workers, which have ranks and may talk to each other."""
+        """Whether it is one of the job's workers, which have ranks and form a group."""
         return self not in (Role.EVALUATOR, Role.SERVER)
 
     @property
@@ -28,16 +28,16 @@ class Role(enum.StrEnum):
 
 
 class Message(msgspec.Struct, frozen=True, tag=True):
-    """One kind of message; its class name is its tag."""
+    """Base class of messages; the name of the subclass is its tag."""
 
 
 class RoleSpec(msgspec.Struct, frozen=True):
     """One child process to start.
 
-    `node` is the number of its agent, `machine` that of the machine on which it runs; local ranks
-    count all workers of a machine, also those of other agents. `core_share` says which of how many
-    parts of its agent's cores a worker has. A new `generation` starts all roles of a job again;
-    `attempt` counts the processes that have had this role in one generation.
+    `node` is the number of its agent, and `machine` that of its machine. Local ranks count all
+    workers of a machine, including those of other agents. `core_share` is (index, number of
+    shares): the share of its agent's cores that a worker uses. A new `generation` restarts all
+    roles of a job; `attempt` counts the processes that have had this role in one generation.
     """
 
     role: Role
@@ -59,5 +59,5 @@ class RoleSpec(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What people call it: `worker 3`, `server 0`, `predictor 1`, `evaluator`."""
+        """Name in messages to the user: `worker 3`, `server 0`, `predictor 1`, `evaluator`."""
         return self.kind if self.role is Role.EVALUATOR else f"{self.kind} {self.rank}"

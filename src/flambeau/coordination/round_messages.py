@@ -1,4 +1,4 @@
-"""What shards and the coordinator send each other in a synchronous round.
+"""Messages between server shards and the coordinator in a synchronous round.
 
 shard -> coordinator     Staged, NormReply
 coordinator -> shard     NormRequest, Commit
@@ -8,7 +8,7 @@ from flambeau.coordination.roles import Message
 
 
 class Staged(Message, frozen=True):
-    """A shard holds a worker's gradient of a round, made of `rows` of the `planned` rows."""
+    """Message that a shard holds a worker's gradient, of `rows` of the `planned` rows."""
 
     shard: int
     generation: int
@@ -20,7 +20,7 @@ class Staged(Message, frozen=True):
 
 
 class NormReply(Message, frozen=True):
-    """The squared norm of a shard's part of the members' gradient."""
+    """Squared norm of a shard's part of the members' gradient."""
 
     shard: int
     generation: int
@@ -34,10 +34,10 @@ class NormRequest(Message, frozen=True):
 
 
 class Commit(Message, frozen=True):
-    """Apply the members' gradients times `scale` (or drop them all), and begin the next round.
+    """Request to apply the members' gradients times `scale` and to begin the next round.
 
-    With `stop` it was the last one: the workers save and end. `dropped` counts the rows of this
-    generation whose gradients were not applied.
+    If `apply` is false, the gradients are dropped. With `stop` it was the last round: the workers
+    save and end. `dropped` counts the rows of this generation whose gradients were not applied.
     """
 
     round: int

@@ -1,11 +1,11 @@
-"""Who is in a synchronous round, and what becomes of it: decided once, for all shards.
+"""Members and outcome of a synchronous round, decided once for all shards.
 
-    open -- enough workers are on all shards --> closed:
-        Spoiled   a gradient is not finite, and `non_finite="fail"`: the end
-        NormRequest    with `clip_norm`: Commit follows when all shards have answered
-        Commit    otherwise
+  open -- gradients of enough workers are on all shards --> closed:
+      Spoiled        a gradient is not finite, and `non_finite="fail"`: the training fails
+      AskNorm        with `clip_norm`: CloseRound follows when all shards have answered
+      CloseRound     otherwise
 
-With `CloseRound` the next round is open. Only the open round is remembered.
+`CloseRound` opens the next round. Only the open round is kept in memory.
 """
 
 import math
@@ -19,7 +19,7 @@ from flambeau.errors import ProtocolError
 
 @dataclass(frozen=True)
 class AskNorm:
-    """Ask all shards for the squared norm of the members' mean gradient."""
+    """Request to all shards for the squared norm of the members' mean gradient."""
 
     round: int
     members: tuple[int, ...]
@@ -27,9 +27,9 @@ class AskNorm:
 
 @dataclass(frozen=True)
 class CloseRound:
-    """All shards apply the members' mean gradient times `scale`, or with `apply=False` nothing.
+    """Decision that all shards apply the members' mean gradient times `scale`.
 
-    Whatever else they hold of this round is dropped.
+    With `apply=False` they apply nothing. Other gradients of this round are dropped.
     """
 
     round: int
@@ -40,14 +40,14 @@ class CloseRound:
 
 @dataclass(frozen=True)
 class Spoiled:
-    """The training cannot go on: gradients of these workers are not finite."""
+    """Decision that the training fails: gradients of these workers are not finite."""
 
     round: int
     workers: tuple[int, ...]
 
     @property
     def message(self) -> str:
-        """What to tell the user."""
+        """Error message for the user."""
         names = ", ".join(f"worker {worker}" for worker in self.workers)
         return (
             f"the gradient of round {self.round} is not finite ({names}): lower the learning rate, "
@@ -60,7 +60,7 @@ Decision = AskNorm | CloseRound | Spoiled
 
 @dataclass
 class _OpenRound:
-    """What is known of the open round; `members` are set once it is decided who they are."""
+    """State of the open round; `members` is None until they are decided."""
 
     shards: dict[int, set[int]] = field(default_factory=dict)
     #: Workers whose gradient is on all shards.
@@ -86,10 +86,10 @@ class _OpenRound:
 
 @final
 class Rounds:
-    """The open round (`current`) and the totals of those before it.
+    """The open round (`current`) and the totals of the previous ones.
 
-    `late` counts gradients that were not in their round although a shard has reported them. Rows
-    that a round had planned are either in `applied_rows` or in `dropped_rows` once it is closed.
+    `late` counts gradients that a shard has reported after their round was decided. When a round is
+    closed, each of its planned rows is counted in `applied_rows` or in `dropped_rows`.
     `skipped_rounds` were closed without an update.
     """
 
@@ -113,10 +113,10 @@ class Rounds:
     def staged(
         self, round: int, worker: int, shard: int, rows: int, finite: bool, planned: int = 0
     ) -> list[Decision]:
-        """A shard holds a worker's gradient of a round, or has dropped it because it was late.
+        """Record that a shard holds a worker's gradient of a round, or has dropped it as late.
 
-        `planned` are the rows of all workers in this round, 0 if that is not known; then rows of
-        late gradients count as dropped when they are reported.
+        `planned` is the number of rows of all workers in this round, or 0 if it is unknown; then
+        rows of late gradients count as dropped when they are reported.
         """
         self._check(0 <= worker < self._workers, round, shard)
         if round < self.current or self._open.members is not None:
@@ -128,7 +128,7 @@ class Rounds:
         return [] if members is None else [self._close(tuple(sorted(members)))]
 
     def summed(self, round: int, shard: int, squares: float) -> list[Decision]:
-        """A shard's part of the squared norm of the members' mean gradient."""
+        """Record a shard's part of the squared norm of the members' mean gradient."""
         asked = self._clip_norm is not None and self._open.members is not None
         self._check(asked or round < self.current, round, shard)
         if round < self.current or shard in self._open.squares:
@@ -144,7 +144,7 @@ class Rounds:
         bad = tuple(worker for worker in members if worker in self._open.not_finite)
         if bad:
             return self._spoil(bad)
-        if self._open.rows_of(members) == 0:  # whoever had rows is late: there is no mean
+        if self._open.rows_of(members) == 0:  # only late workers had rows: there is no mean
             return self._commit(apply=False)
         if self._clip_norm is not None:
             return AskNorm(self.current, members)
@@ -153,7 +153,7 @@ class Rounds:
     def _clip(self) -> Decision:
         assert self._clip_norm is not None
         assert self._open.members is not None
-        # In the shards' order, whichever answered first: floating-point sums depend on it.
+        # In the order of shards, not of answers, since floating-point sums depend on it.
         total = sum(self._open.squares[shard] for shard in range(self._shards))
         if not math.isfinite(total):
             return self._spoil(self._open.members)
@@ -176,10 +176,10 @@ class Rounds:
         return decision
 
     def _count_late(self, round: int, worker: int, rows: int) -> None:
-        """Count a gradient that is not in its round, once, however many shards report it.
+        """Count a late gradient once, even if several shards report it.
 
-        A worker's gradients come to each shard in the order of their rounds, so that one number
-        for each worker is enough to know which have been counted.
+        A worker's gradients arrive at each shard in the order of their rounds, so one number for
+        each worker is enough to know which have been counted.
         """
         if round > self._last_counted.get(worker, -1):
             self._last_counted[worker] = round

@@ -1,4 +1,4 @@
-"""Pure decisions about workers that are alive and make no progress."""
+"""Pure decisions about workers that are alive but make no progress."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from flambeau.coordination.roles import RoleSpec
 
 @dataclass(frozen=True)
 class Stall:
-    """Roles that make no progress. Others may be `waiting` for them, or they for each other."""
+    """Roles that make no progress. Others may be `waiting` for them, or all for each other."""
 
     behind: tuple[RoleSpec, ...]
     waiting: tuple[RoleSpec, ...] = ()
@@ -22,17 +22,17 @@ class Stall:
 class _Seen:
     marks: int
     doing: Doing
-    #: Since when it has worked without a mark.
+    #: Time since which it has worked without a mark.
     since: float
 
 
 @final
 class Stalls:
-    """Watches the marks of progress (steps, batches of an evaluation) in heartbeats.
+    """Monitor of the progress marks (steps, batches of an evaluation) in heartbeats.
 
-    A worker that works for `timeout` seconds without a mark is stuck; if all of them wait for so
-    long, they are stuck together. Before its first mark a worker is given any time, since models
-    are compiled and data is opened then. Times are seconds of a monotonic clock.
+    A worker that works for `timeout` seconds without a mark is stuck. If all of them wait that
+    long, they are in a deadlock. There is no limit before a worker's first mark, since it compiles
+    models and opens data then. Times are seconds of a monotonic clock.
     """
 
     def __init__(self, timeout: float | None, now: float) -> None:
@@ -41,7 +41,7 @@ class Stalls:
         self._last_progress = now
 
     def beat(self, message: Heartbeat, now: float) -> None:
-        """A role shows what it is doing."""
+        """Record a heartbeat."""
         seen = self._seen.setdefault(message.spec, _Seen(0, message.doing, now))
         moved = message.marks != seen.marks
         if moved or message.doing is not Doing.WORKING:
@@ -51,7 +51,7 @@ class Stalls:
         seen.marks, seen.doing = message.marks, message.doing
 
     def find(self, workers: Sequence[RoleSpec], now: float) -> Stall | None:
-        """Whether some of these workers, which are not done, are stuck."""
+        """Return which of these unfinished workers are stuck, or None."""
         known = {spec: self._seen[spec] for spec in workers if spec in self._seen}
         if self._timeout is None or not known:
             return None

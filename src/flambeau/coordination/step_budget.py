@@ -1,13 +1,13 @@
-"""Which asynchronous worker may make how many of the steps that are left, and none too many."""
+"""Distribution of the remaining steps over asynchronous workers, without exceeding the total."""
 
 from typing import final
 
 
 @final
 class StepBudget:
-    """Steps that are handed out to workers: many at first, one by one in the end.
+    """Steps that are granted to workers: many at first, one by one near the end.
 
-    What a worker was granted is its own until it has made the steps, is idle, or lost.
+    A worker keeps its granted steps until it has made them, is idle or is lost.
     """
 
     def __init__(self, steps: int, workers: int) -> None:
@@ -16,7 +16,7 @@ class StepBudget:
         self._grown = False
 
     def grant(self, worker: int) -> int:
-        """How many steps more a worker may make; 0 while it has enough, or none are left."""
+        """Grant a worker more steps; return how many: 0 if it has enough or none are left."""
         share = max(1, self._free // (2 * self._workers))
         own = self._granted.get(worker, 0)
         more = min(share - own, self._free) if 2 * own <= share else 0
@@ -25,18 +25,18 @@ class StepBudget:
         return more
 
     def made(self, worker: int, steps: int, new: int) -> None:
-        """A worker has made steps; in the place of those that are not new others may be made."""
+        """Record that a worker has made steps; those that are not `new` may be made again."""
         self._granted[worker] = max(0, self._granted.get(worker, 0) - steps)
         self._give_back(steps - new)
 
     def take_back(self, worker: int) -> int:
-        """How many steps a worker that is idle or lost had left; others may make them now."""
+        """Return an idle or lost worker's remaining steps to the budget; return their number."""
         left = self._granted.pop(worker, 0)
         self._give_back(left)
         return left
 
     def has_grown(self) -> bool:
-        """Return whether steps came back since the last call, which any worker may be granted.
+        """Return whether steps were returned since the last call, for any worker to be granted.
 
         Otherwise only a worker that has made steps, or has become busy, can be granted any.
         """
@@ -48,5 +48,5 @@ class StepBudget:
         self._grown = self._grown or steps > 0
 
     def is_spent(self, worker: int) -> bool:
-        """Whether a worker can make no step, unless another leaves some over."""
+        """Return whether a worker can make no more steps, unless another one returns some."""
         return not self._free and not self._granted.get(worker, 0)

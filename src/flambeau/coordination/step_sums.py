@@ -1,4 +1,4 @@
-"""Sums over the steps of workers, and the progress event that is made of them."""
+"""Sums over the steps of workers, and the progress event that is made from them."""
 
 import math
 from dataclasses import astuple, dataclass
@@ -8,7 +8,7 @@ from typing import Any, Self, final
 @final
 @dataclass
 class StepSums:
-    """Sums over steps: loss x rows, rows, steps, and seconds in all, for data and for waiting."""
+    """Sums over steps: loss x rows, rows, steps, and seconds in total, for data and for waiting."""
 
     loss: float = 0.0
     rows: int = 0
@@ -32,7 +32,7 @@ class StepSums:
 
     @property
     def seconds_per_step(self) -> float:
-        """The mean duration of a step."""
+        """Mean duration of a step."""
         return self.seconds / max(1, self.steps)
 
     def progress(self, elapsed: float) -> dict[str, Any]:

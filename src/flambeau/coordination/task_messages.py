@@ -1,14 +1,14 @@
-"""What roles that request their work and the coordinator send each other.
+"""Messages between the coordinator and roles that request their work.
 
 Asynchronous workers:
 
-worker -> coordinator    PlanData, TaskRequest, Trained, Contribution, SyncPointDone, StopRequest
-coordinator -> worker    Assigned, StepGrant, SlowestClock, SyncPoint, Gathered
+  worker -> coordinator    PlanData, TaskRequest, Trained, Contribution, SyncPointDone, StopRequest
+  coordinator -> worker    Assigned, StepGrant, SlowestClock, SyncPoint, Gathered
 
 Processes that work on independent parts of the data (predictors):
 
-role -> coordinator      TaskRequest, PartProgress
-coordinator -> role      PartAssigned
+  role -> coordinator      TaskRequest, PartProgress
+  coordinator -> role      PartAssigned
 """
 
 from typing import Any, Literal
@@ -18,16 +18,17 @@ from flambeau.coordination.tasks import Homes, Task
 
 
 class StopRequest(Message, frozen=True):
-    """A worker's callback asked for an end."""
+    """Request of a worker's callback to stop the training."""
 
     spec: RoleSpec
 
 
 class PlanData(Message, frozen=True):
-    """What there is to train on: rows by number, or the rows of each shard, or one share a worker.
+    """The training data: rows by number, the rows of each shard, or one share per worker.
 
-    `state` is where an earlier part of the run had come to, `progress` what the worker knows of its
-    milestones (see `SyncPoint`). With `homes` a shard can be read by the workers of one agent only.
+    `state` is the position that an earlier part of the run had reached; `progress` is what the
+    worker knows of its milestones (see `SyncPoint`). With `homes`, only the workers of one agent
+    can read a shard.
     """
 
     spec: RoleSpec
@@ -43,7 +44,7 @@ class TaskRequest(Message, frozen=True):
 
 
 class Assigned(Message, frozen=True):
-    """Train on this; all made `updates`. An idle worker gets `clock`, a new one `progress`."""
+    """Task for a worker; all made `updates`. An idle worker gets `clock`, a new one `progress`."""
 
     task: Task
     clock: int | None
@@ -54,8 +55,8 @@ class Assigned(Message, frozen=True):
 class Trained(Message, frozen=True):
     """Batches of a task that have been pushed: their rows, the sum of loss x rows, and seconds.
 
-    The gradients of `dropped` batches were not finite, and left out. `left_out` are rows of batches
-    (by number) that were read, and not trained on.
+    The gradients of `dropped` batches were not finite and were left out. `left_out` has the rows of
+    batches (by number) that were read but not trained on.
     """
 
     spec: RoleSpec
@@ -73,23 +74,24 @@ class Trained(Message, frozen=True):
 
 
 class SlowestClock(Message, frozen=True):
-    """The clock of the slowest worker."""
+    """The slowest clock."""
 
     clock: int
 
 
 class StepGrant(Message, frozen=True):
-    """So many steps more (or fewer) may a worker begin. `clock` as in `Assigned`."""
+    """Number of additional steps that a worker may begin, or fewer. `clock` as in `Assigned`."""
 
     steps: int
     clock: int | None
 
 
 class SyncPoint(Message, frozen=True):
-    """All workers meet between two batches, at `step` updates in all, to do what is asked.
+    """Request that all workers meet between two batches, at `step` updates in total.
 
-    `progress` is what the first worker knew after the previous one, for a worker that is new.
-    `stops`: it is the last, although there is more to train on.
+    They evaluate or save there as requested. `progress` is the first worker's progress after the
+    previous sync point, for new workers. `stops`: it is the last one, although data remains to
+    train on.
     """
 
     number: int
@@ -111,20 +113,20 @@ class SyncPointDone(Message, frozen=True):
 
 
 class Contribution(Message, frozen=True):
-    """A worker's part of an exchange among all; the bytes are the message's buffer."""
+    """A worker's part of an exchange between all workers; the bytes are the message's buffer."""
 
     spec: RoleSpec
     key: str
 
 
 class Gathered(Message, frozen=True):
-    """Everybody's parts of an exchange, by rank, as buffers."""
+    """The parts of all workers in an exchange, by rank, as buffers."""
 
     key: str
 
 
 class PartAssigned(Message, frozen=True):
-    """Work on the part of this number; None: no part is left, so end."""
+    """Number of the part to work on; None: no part is left, so end."""
 
     part: int | None
 

@@ -1,7 +1,7 @@
-"""Who trains on what when workers run free: tasks, handed out one by one.
+"""Tasks of asynchronous workers, assigned one by one.
 
-A task that a lost worker had not finished is handed out again, from the first batch on that was
-not reported done.
+A task that a lost worker had not finished is assigned again, from the first batch that was not
+reported done.
 """
 
 import random
@@ -18,15 +18,16 @@ from flambeau.errors import CheckpointError, ConfigError, DataError, ProtocolErr
 BATCHES_PER_TASK = 16
 TASKS_PER_WORKER = 4
 
-#: The `stop` of a task whose end shows only when it is reached.
+#: The `stop` of a task whose end is unknown until it is reached.
 OPEN_END = (1 << 53) - 1
 
 
 class Task(msgspec.Struct, frozen=True, array_like=True):
     """Positions `start` to `stop` of the epoch's order of rows, or of the order within a shard.
 
-    They are cut into batches from `start`; those before `first_batch` have been trained on. Of
-    N shards, the task belongs to shard `number % N`, so a whole shard has the shard's number.
+    They are cut into batches from `start`; those before `first_batch` have been trained on. Of N
+    shards, the task belongs to shard `number % N`, so the task of a whole shard has the shard's
+    number.
     """
 
     epoch: int
@@ -36,15 +37,15 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
     first_batch: int = 0
 
     def batches(self, batch_size: int) -> int:
-        """How many batches it has, with those that have been trained on."""
+        """Return the number of its batches, including those that have been trained on."""
         return -(-(self.stop - self.start) // batch_size)
 
 
 class RowCounts(msgspec.Struct):
-    """What became of rows; `read` is always the sum of the others.
+    """Counts of rows by outcome; `read` is always the sum of the others.
 
-    `repeated` rows were trained on once more: by a worker that was taken for lost, or reported
-    twice. Rows that are `left_out` were not to be trained on.
+    `repeated` rows were trained on again, by a worker that was considered lost, or were reported
+    twice. Rows that are `left_out` were read but not meant to be trained on.
     """
 
     read: int = 0
@@ -55,7 +56,7 @@ class RowCounts(msgspec.Struct):
 
 
 class _State(msgspec.Struct):
-    """What a checkpoint knows; `size` and `batch_size` only to be compared."""
+    """State in a checkpoint; `size` and `batch_size` are only compared when it is loaded."""
 
     epoch: int
     size: int
@@ -65,7 +66,7 @@ class _State(msgspec.Struct):
 
 
 class Homes(msgspec.Struct, frozen=True):
-    """Who can read what: the agent that has each shard, and the agent of each worker."""
+    """Location of the data: the agent that has each shard, and the agent of each worker."""
 
     shards: list[int]
     workers: list[int]
@@ -73,10 +74,10 @@ class Homes(msgspec.Struct, frozen=True):
 
 @final
 class DynamicPlan:
-    """The tasks of an epoch: waiting, or in the hands of one worker each.
+    """The tasks of an epoch: each is waiting, or held by one worker.
 
-    With `shuffle` the groups of tasks have another order in each epoch; within a group, tasks stay
-    in order. Workers report their batches in order. What is not new changes nothing but
+    With `shuffle`, the order of groups of tasks differs in each epoch; within a group, tasks stay
+    in order. Workers report their batches in order. A batch that is reported again changes only
     `rows.repeated`.
     """
 
@@ -97,7 +98,7 @@ class DynamicPlan:
         self._seed, self._shuffle = seed, shuffle
         self._homes = homes
         self._waiting = self._tasks_of_epoch()
-        #: By worker and number.
+        #: By worker and number of the task.
         self._held: dict[int, dict[int, Task]] = {}
 
     @classmethod
@@ -110,9 +111,9 @@ class DynamicPlan:
         epochs: int = 1,
         drop_last: DropLast = False,
     ) -> Self:
-        """Positions of an order that is random already: tasks of whole batches, in their order.
+        """Make tasks of whole batches from positions of an order that is already random.
 
-        They become smaller towards the end, so that nobody waits long for the last one.
+        Tasks become smaller towards the end, so that workers do not wait long for the last one.
         """
         total = _usable(total, batch_size, drop_last)
         tasks: list[Task] = []
@@ -138,12 +139,13 @@ class DynamicPlan:
         drop_last: DropLast = False,
         homes: Homes | None = None,
     ) -> Self:
-        """Shards, in another order in each epoch, cut so that all workers have something to do.
+        """Make tasks of shards, in a new order in each epoch, cut so that all workers have work.
 
-        There are at least 4 tasks for each of the `workers` (None: shards stay whole) if there are
-        as many batches. Rows are mixed in windows of `window` rows (a whole number of batches), and
-        a task that has room for a window ends with one, so that only one worker reads it. With
-        `homes` shards are for the workers of one agent, and stay whole if that has only one.
+        There are at least 4 tasks for each of the `workers` (None: shards are not cut) if there are
+        that many batches. Rows are shuffled in windows of `window` rows (a multiple of the batch
+        size). A task that has room for a window ends with a whole one, so that only one worker
+        reads it. With `homes`, the shards of an agent are cut for its workers only, and stay whole
+        if it has one worker.
         """
         usable = [_usable(rows, batch_size, drop_last) for rows in rows_per_shard]
         pieces = [[(0, rows)] if rows else [] for rows in usable]
@@ -162,17 +164,17 @@ class DynamicPlan:
 
     @classmethod
     def of_shares(cls, shares: int, *, batch_size: int, epochs: int = 1) -> Self:
-        """Iterators of unknown length, a task each; `task_done` says that one has ended."""
+        """Make a task for each iterator of unknown length; `task_done` reports its end."""
         tasks = [Task(0, number, 0, OPEN_END) for number in range(shares)]
         return cls([tasks], batch_size=batch_size, epochs=epochs)
 
     @property
     def has_homes(self) -> bool:
-        """Whether a shard can be read by the workers of one agent only."""
+        """Whether only the workers of one agent can read a shard."""
         return self._homes is not None
 
     def idle(self, workers: int) -> int:
-        """How many of the workers cannot get a task in an epoch."""
+        """Return how many of the workers cannot get a task in an epoch."""
         if self._homes is None:
             return max(0, workers - len(self._tasks))
         tasks = Counter(map(self._home, self._tasks))
@@ -186,32 +188,32 @@ class DynamicPlan:
 
     @cached_property
     def batches_in_epoch(self) -> int | None:
-        """Batches of an epoch; None if only its end will tell."""
+        """Number of batches of an epoch; None if it is known only at its end."""
         if any(task.stop == OPEN_END for task in self._tasks):
             return None
         return sum(task.batches(self._batch_size) for task in self._tasks)
 
     def holds(self, worker: int) -> bool:
-        """Whether a worker has a task that is not done."""
+        """Return whether a worker has an unfinished task."""
         return worker in self._held
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing left to do in any epoch.
+        """Whether no epoch has anything left to do.
 
-        A loaded plan may be in an epoch after the last one, if there were to be more before.
+        A loaded plan may be in an epoch after the last one, if more epochs were planned before.
         """
         done = self.epoch + 1 if self.epoch_complete else self.epoch
         return done >= self._epochs
 
     def next_epoch(self) -> None:
-        """Begin the next epoch, when this one is complete."""
+        """Begin the next epoch after this one is complete."""
         assert self.epoch_complete
         self.epoch += 1
         self._waiting = self._tasks_of_epoch()
 
     def take(self, worker: int) -> Task | None:
-        """A task that nobody else has. None: there is none now, but a lost worker's may come."""
+        """Assign a waiting task to a worker; return None if there is none at present."""
         task = next(filter(lambda task: self._is_for(worker, task), self._waiting), None)
         if task is None:
             return None
@@ -230,10 +232,10 @@ class DynamicPlan:
         dropped: int = 0,
         left_out: int = 0,
     ) -> bool:
-        """A worker has trained on a batch of task `number`. False: that was not new.
+        """Record that a worker has trained on a batch of task `number`; False if it is not new.
 
-        `dropped` of its rows were not applied, `left_out` rows were read besides. `epoch` is the
-        task's, by default the current one.
+        Of its rows, `dropped` were not applied; `left_out` rows were read in addition. `epoch` is
+        that of the task, by default the current one.
         """
         task = self._in_hand(worker, number, epoch)
         new = task is not None and batch >= task.first_batch
@@ -247,7 +249,7 @@ class DynamicPlan:
         return new
 
     def task_done(self, worker: int, number: int, *, epoch: int | None = None) -> None:
-        """A worker has come to the end of a task."""
+        """Record that a worker has reached the end of a task of unknown length."""
         task = self._in_hand(worker, number, epoch)
         if task is None:
             return
@@ -259,12 +261,12 @@ class DynamicPlan:
         self._release(worker, number)
 
     def lost(self, worker: int) -> None:
-        """A worker is gone: what it has not finished is handed out next."""
+        """Record that a worker is lost: its unfinished tasks are assigned next."""
         held = self._held.pop(worker, {})
         self._waiting.extendleft(reversed(held.values()))
 
     def dump(self) -> dict[str, Any]:
-        """Where the training is, as plain values; tasks in hand as if their workers were lost."""
+        """Return the position in the data as plain values; tasks in progress count as waiting."""
         held = [task for tasks in self._held.values() for task in tasks.values()]
         tasks = [*held, *self._waiting]
         state = _State(self.epoch, self._size, self._batch_size, tasks, self.rows)
@@ -272,9 +274,9 @@ class DynamicPlan:
         return plain
 
     def load(self, values: Mapping[str, Any], *, whole_epoch: bool = False) -> None:
-        """Go on from a `dump`, also of another number of workers.
+        """Resume from a `dump`, also with another number of workers.
 
-        With `whole_epoch` the tasks are others than they were, so the epoch starts again.
+        With `whole_epoch` the tasks are different from before, so the epoch starts again.
         """
         try:
             state = msgspec.convert(values, _State)
@@ -296,7 +298,7 @@ class DynamicPlan:
 
     @property
     def _size(self) -> int:
-        """All rows, or the number of iterators whose rows are not known."""
+        """Number of all rows, or of iterators whose rows are unknown."""
         return sum(1 if _is_open(task) else task.stop - task.start for task in self._tasks)
 
     def _tasks_of_epoch(self) -> deque[Task]:
@@ -315,11 +317,11 @@ class DynamicPlan:
         return self._homes.shards[task.number % len(self._homes.shards)]
 
     def _done_of(self, task: Task) -> int:
-        """Rows of a task that have been trained on."""
+        """Return the number of rows of a task that have been trained on."""
         return min(task.stop - task.start, task.first_batch * self._batch_size)
 
     def _in_hand(self, worker: int, number: int, epoch: int | None) -> Task | None:
-        """The rest of a task, if this worker has it."""
+        """Return the rest of a task if this worker holds it, else None."""
         if epoch is not None and epoch != self.epoch:
             return None
         return self._held.get(worker, {}).get(number)
@@ -357,7 +359,7 @@ class DynamicPlan:
 def _who_reads(
     shards: int, workers: int | None, homes: Homes | None
 ) -> Iterator[tuple[Sequence[int], int]]:
-    """Yield shards that several workers read, and how many do: those are cut."""
+    """Yield groups of shards that several workers read, and the number of these workers."""
     if homes is None:
         yield from () if workers is None else [(range(shards), workers)]
         return
