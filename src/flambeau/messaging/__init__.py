@@ -1,8 +1,8 @@
 """Authenticated messages between the processes of one job.
 
-A message is a small msgpack header and raw buffers. Nothing that arrives is ever unpickled, every
-length is checked before memory is touched, and a peer without the job's secret is refused inside
-the transport's handshake.
+A message consists of a small msgpack header and raw buffers. Received data is never unpickled,
+every length is checked before memory is accessed, and a peer without the job's secret is refused
+during the transport's handshake.
 """
 
 from flambeau.messaging.client import Client

@@ -8,11 +8,11 @@ UNKNOWN = "an address already gone"
 
 @final
 class Arrivals:
-    """Tells which connections end as strangers.
+    """Tracker of connections that end without having shown credentials.
 
-    The transport names a connection by its descriptor when it comes and goes, but by its address
-    when it shows credentials. Of several connections from one address it cannot be known which one
-    did; then one of them stands for another, and it is still the right address that is named.
+    The transport identifies a connection by its descriptor when it opens and closes, but by its
+    address when it shows credentials. If several connections have the same address, it is unknown
+    which of them did; then one may stand for another, but the address that is reported is right.
     """
 
     def __init__(self) -> None:
@@ -22,23 +22,23 @@ class Arrivals:
         return len(self._waiting)
 
     def came(self, descriptor: int) -> None:
-        """A connection was accepted."""
+        """Record that a connection was accepted."""
         self._waiting[descriptor] = _address(descriptor)
 
     def showed_credentials(self, address: str) -> None:
-        """The latest connection from there is no longer waiting; silent ones are older."""
+        """Stop tracking the latest connection from this address; silent ones are older."""
         latest = reversed(self._waiting.items())
         found = next((fd for fd, waiting in latest if waiting in (address, UNKNOWN)), None)
         if found is not None:
             del self._waiting[found]
 
     def left(self, descriptor: int) -> str | None:
-        """A connection ended; its address if it never showed credentials."""
+        """Record that a connection ended; return its address if it never showed credentials."""
         return self._waiting.pop(descriptor, None)
 
 
 def _address(descriptor: int) -> str:
-    """The other end's address; the transport may have closed the connection meanwhile."""
+    """Return the remote address; the transport may already have closed the connection."""
     try:
         with socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as copy:
             name = copy.getpeername()

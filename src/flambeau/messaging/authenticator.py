@@ -1,4 +1,4 @@
-"""Answers the transport's question "may this peer come in?" (ZAP, ZeroMQ RFC 27)."""
+"""Authentication of peers for the transport (ZAP, ZeroMQ RFC 27)."""
 
 import threading
 from typing import final
@@ -13,13 +13,13 @@ from flambeau.messaging.transport import Socket
 
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 MONITOR_ENDPOINT = "inproc://flambeau.monitor"
-#: Beyond this many unread events the transport would wait for the thread that reads them.
+#: With more unread events than this, the transport would wait for the thread that reads them.
 _MOST_EVENTS = 100_000
 
 
 @final
 class Authenticator:
-    """A thread that checks credentials during the handshake, and sees who ends it without any."""
+    """Thread that checks credentials during the handshake and detects peers that show none."""
 
     def __init__(self, server: Socket, credentials: Credentials, refusals: Refusals) -> None:
         self._credentials, self._refusals = credentials, refusals
@@ -34,7 +34,7 @@ class Authenticator:
         self._thread.start()
 
     def join(self) -> None:
-        """Wait for the thread; call while the context is being terminated."""
+        """Wait for the thread; call it while the context is being terminated."""
         self._thread.join(timeout=5)
 
     def _serve(self) -> None:
@@ -44,7 +44,8 @@ class Authenticator:
         try:
             while True:
                 ready = dict(poller.poll())
-                # A connection's arrival is reported before its credentials: read in that order.
+                # Events are read first, since a connection's arrival is reported before its
+                # credentials.
                 self._read_events()
                 if self._questions in ready:
                     self._questions.send_multipart(self._answer(self._questions.recv_multipart()))

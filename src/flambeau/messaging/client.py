@@ -1,4 +1,4 @@
-"""The side that connects to one server."""
+"""Client side of a connection to one server."""
 
 import time
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ _PROBLEMS: dict[int, str] = {
 
 
 class Client(Generic[Message]):
-    """A connected, authenticated socket. Used by one thread.
+    """A connected, authenticated socket. Not thread-safe: use it from one thread.
 
-    It connects once: after a `problem` nothing more is sent or received, make a new one.
+    It connects only once. After a `problem` it sends and receives nothing more; make a new client.
     """
 
     def __init__(
@@ -46,10 +46,11 @@ class Client(Generic[Message]):
         share: bool = False,
         silence_seconds: float | None = None,
     ) -> None:
-        """With `share` large buffers go through memory if the server, which must take offers, can.
+        """Connect to a server. With `share`, large buffers go through shared memory if possible.
 
-        Not if they are to be encrypted. A server that does not even answer the transport for
-        `silence_seconds` is a `problem`: its machine is gone, or its process is stopped.
+        Shared memory needs a server on the same machine that accepts offers, and is not used with
+        `encrypt`. If the server's transport does not respond for `silence_seconds`, that is a
+        `problem`: its machine is gone, or its process is stopped.
         """
         self._codec, self._max_bytes = codec, max_bytes
         self._context: zmq.Context[Socket] = zmq.Context()
@@ -61,9 +62,9 @@ class Client(Generic[Message]):
         if silence_seconds is not None:
             self.socket.heartbeat_ivl = int(silence_seconds * 250)
             self.socket.heartbeat_timeout = int(silence_seconds * 1000)
-        # A token is good for one handshake, so the transport must not try again with it.
+        # A token is valid for one handshake, so the transport must not reconnect with it.
         self.socket.reconnect_ivl = -1
-        # What cannot be delivered any more is dropped at once; `close` gives the rest its time.
+        # Undeliverable messages are dropped immediately; `close` sets another linger time.
         self.socket.linger = 0
         self.socket.connect(address)
         self.address = address
@@ -81,7 +82,7 @@ class Client(Generic[Message]):
 
     @property
     def shares(self) -> bool:
-        """Whether the server has taken the memory that it was offered."""
+        """Whether the server has accepted the memory that it was offered."""
         return self._shared is not None
 
     def _watch(self) -> Socket:
@@ -92,7 +93,7 @@ class Client(Generic[Message]):
 
     @property
     def problem(self) -> str | None:
-        """Why there will be no more answers, in a sentence; None as long as all is well."""
+        """Sentence that explains why there will be no more replies, or None."""
         while self._problem is None and self._events.poll(0):
             event = parse_monitor_message(self._events.recv_multipart())["event"]
             if event in _PROBLEMS:
@@ -100,11 +101,11 @@ class Client(Generic[Message]):
         return self._problem
 
     def send(self, message: Message, buffers: Sequence[Any] = ()) -> bool:
-        """Queue a message; False if the server is gone, and the message with it (see `problem`).
+        """Queue a message; return False if the server is gone and the message is lost.
 
-        Waits at most `SEND_SECONDS` for room in the queue. Large buffers are not copied: their
-        memory is lent to the transport for good. Do not write to it again; send arrays that were
-        made for this message, and forget them.
+        Wait at most `SEND_SECONDS` for room in the queue. Large buffers are not copied: the
+        transport keeps their memory. Do not write to it again; send arrays that were made for this
+        message, and drop them. After False, see `problem`.
         """
         frames = self._codec.encode(message, buffers)
         check_sizes(frames, self._max_bytes)
@@ -132,9 +133,10 @@ class Client(Generic[Message]):
         return False
 
     def receive(self, timeout: float) -> tuple[Message, Sequence[memoryview]] | None:
-        """The next message and its buffers, or None after `timeout` seconds (see `problem`).
+        """Return the next message and its buffers, or None after `timeout` seconds (see `problem`).
 
-        The buffers are the receiver's own: writable, shared with nothing, alive while a view is.
+        The receiver owns the buffers: they are writable, not shared, and alive as long as a view of
+        them.
         """
         frames = receive_frames(self.socket, timeout)
         if frames is not None and self._offered is not None:
@@ -142,11 +144,11 @@ class Client(Generic[Message]):
         return None if frames is None else self._codec.decode(frames)
 
     def _from_memory(self, frames: list[memoryview], timeout: float) -> list[memoryview] | None:
-        """The message, with its buffers if they are in shared memory, or the next one."""
+        """Return this message with its buffers from shared memory, or else the next message."""
         assert self._offered is not None
         given: list[memoryview] | None = frames
         while given is not None and (is_offer(given) or is_shared(given)):
-            self._shared = self._offered  # taken: the server says so, or uses it
+            self._shared = self._offered  # accepted: the server offers it back, or uses it
             found = self._shared.get(given) if is_shared(given) else None
             if found is not None:
                 return found
@@ -154,7 +156,7 @@ class Client(Generic[Message]):
         return given
 
     def close(self, *, linger: float = LINGER_SECONDS) -> None:
-        """Send what is queued, for at most `linger` seconds, and end."""
+        """Send queued messages for at most `linger` seconds, and close the connection."""
         if self.socket.closed:
             return
         self.socket.linger = int(linger * 1000)

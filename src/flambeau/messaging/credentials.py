@@ -1,4 +1,7 @@
-"""How a peer shows that it belongs to the job: single-use tokens, or keys that also encrypt."""
+"""Credentials by which a peer proves that it belongs to the job.
+
+They are single-use tokens, or keys that also encrypt.
+"""
 
 import hashlib
 import hmac
@@ -13,32 +16,32 @@ from flambeau.messaging.transport import Socket
 
 
 class Credentials(ABC):
-    """Made from the job's secret alone, so nothing else has to be passed around."""
+    """Credentials derived from the job's secret alone; nothing else needs to be distributed."""
 
-    #: What to say about a peer that has none.
+    #: Reason to report about a peer without credentials.
     refusal: str
 
     @abstractmethod
     def guard(self, server: Socket) -> None:
-        """Let the socket demand credentials; call before it binds."""
+        """Make the socket require credentials; call it before the socket binds."""
 
     @abstractmethod
     def show(self, client: Socket) -> None:
-        """Let the socket show credentials; call before it connects."""
+        """Make the socket show credentials; call it before the socket connects."""
 
     @abstractmethod
     def admit(self, mechanism: bytes, shown: list[bytes]) -> bool:
-        """Whether what a peer showed is good."""
+        """Return whether the credentials that a peer showed are valid."""
 
 
 def credentials(secret: bytes, *, encrypt: bool) -> Credentials:
-    """Keys with `encrypt`, tokens without."""
+    """Return keys with `encrypt`, tokens without."""
     return Keys(secret) if encrypt else Tokens(secret)
 
 
 @final
 class Tokens(Credentials):
-    """PLAIN: each connection shows a token that is good once. The traffic can be read."""
+    """PLAIN: each connection shows a token that is valid once. The traffic is not encrypted."""
 
     refusal = "no valid token"
 
@@ -47,7 +50,7 @@ class Tokens(Credentials):
         self._verifier = TokenVerifier(secret)
 
     def guard(self, server: Socket) -> None:
-        """Demand PLAIN."""
+        """Require PLAIN."""
         server.plain_server = True
 
     def show(self, client: Socket) -> None:
@@ -55,7 +58,7 @@ class Tokens(Credentials):
         client.plain_username, client.plain_password = new_token(self._secret)
 
     def admit(self, mechanism: bytes, shown: list[bytes]) -> bool:
-        """Whether it is a token of this job that was not used before."""
+        """Return whether it is a token of this job that was not used before."""
         return mechanism == b"PLAIN" and len(shown) == 2 and self._verifier.accept(*shown)
 
 
@@ -63,7 +66,7 @@ class Tokens(Credentials):
 class Keys(Credentials):
     """CURVE: one key pair for servers and one for clients, both derived from the secret.
 
-    Each connection is encrypted with keys of its own, made in its handshake.
+    Each connection is encrypted with its own keys, which are made in its handshake.
     """
 
     refusal = "not a key of this job"
@@ -73,12 +76,12 @@ class Keys(Credentials):
         self._client_public, self._client_secret = _key_pair(secret, b"client")
 
     def guard(self, server: Socket) -> None:
-        """Demand CURVE."""
+        """Require CURVE."""
         server.curve_server = True
         server.curve_secretkey = self._server_secret
 
     def show(self, client: Socket) -> None:
-        """Prove to be a client of the job, to a server of the job only."""
+        """Prove to be a client of the job, only to a server of the job."""
         client.curve_serverkey = self._server_public
         client.curve_publickey = self._client_public
         client.curve_secretkey = self._client_secret

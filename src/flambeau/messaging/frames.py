@@ -13,7 +13,7 @@ MAX_BUFFERS = 4096
 MAX_FRAMES = 1 + MAX_BUFFERS
 
 _PREFIX = b"FLB" + bytes([PROTOCOL_VERSION])
-#: What begins a word on shared memory: an offer of it, and where in it a message's buffers are.
+#: Prefixes of messages about shared memory: an offer of it, and the place of buffers in it.
 OFFER = b"FLO" + bytes([PROTOCOL_VERSION])
 WHERE = b"FLW" + bytes([PROTOCOL_VERSION])
 
@@ -21,7 +21,7 @@ Message = TypeVar("Message")
 
 
 class Codec(Generic[Message]):
-    """Turns the messages of one protocol (a union of tagged structs) into frames and back."""
+    """Codec between frames and the messages of one protocol, which is a union of tagged structs."""
 
     def __init__(self, messages: Any) -> None:
         self._encoder = msgspec.msgpack.Encoder()
@@ -36,7 +36,7 @@ class Codec(Generic[Message]):
         return [memoryview(header), *map(_view, buffers)]
 
     def decode(self, frames: Sequence[memoryview]) -> tuple[Message, Sequence[memoryview]]:
-        """The message and its buffers. Raises `ProtocolError` for anything that is not ours."""
+        """Return the message and its buffers; raise `ProtocolError` if it is malformed."""
         if not 1 <= len(frames) <= MAX_FRAMES:
             raise ProtocolError("a message without frames" if not frames else "too many frames")
         header = frames[0]
@@ -53,12 +53,12 @@ class Codec(Generic[Message]):
 
 
 def is_offer(frames: Sequence[memoryview]) -> bool:
-    """Whether a message offers shared memory, or says that it was taken."""
+    """Return whether a message offers shared memory, or reports that it was accepted."""
     return len(frames) == 1 and frames[0][:4] == OFFER
 
 
 def is_shared(frames: Sequence[memoryview]) -> bool:
-    """Whether the buffers of a message are in shared memory."""
+    """Return whether the buffers of a message are in shared memory."""
     return len(frames) > 1 and frames[0][:4] == WHERE
 
 

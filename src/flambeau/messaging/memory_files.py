@@ -1,4 +1,4 @@
-"""Memory that processes of one machine share: files without a name, gone with the last of them."""
+"""Shared memory of processes on one machine: unnamed files that end with their last process."""
 
 import fcntl
 import mmap
@@ -9,14 +9,15 @@ import sys
 
 import msgspec
 
-#: Others see stores in the order in which they were made. Elsewhere sockets do the work.
+#: Architectures on which other processes see stores in the order in which they were made. Buffers
+#: go through sockets on all others.
 _ORDERED = ("x86_64", "AMD64")
 _TOKEN_BYTES = 8
 _SEALS = 0 if sys.platform != "linux" else fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
 class MemoryFile(msgspec.Struct, frozen=True, array_like=True):
-    """Where the file is: process numbers mean little on other machines, hence the token."""
+    """Location of the file. Process numbers are valid on one machine only, hence the token."""
 
     process: int
     descriptor: int
@@ -24,10 +25,10 @@ class MemoryFile(msgspec.Struct, frozen=True, array_like=True):
     length: int
 
     def open(self) -> mmap.mmap:
-        """The memory; `OSError` or `ValueError` if this is not the file that was made."""
+        """Return the mapped memory; raise `OSError` or `ValueError` if this is another file."""
         file = os.open(f"/proc/{self.process}/fd/{self.descriptor}", os.O_RDWR)
         try:
-            # Sealed: memory that another process could take away would end this one.
+            # Sealed: a file that another process could truncate would crash this one.
             if fcntl.fcntl(file, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
                 raise ValueError("a file that can be cut")
             if os.fstat(file).st_size != self.length + _TOKEN_BYTES:
@@ -41,7 +42,7 @@ class MemoryFile(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_there(self) -> bool:
-        """Whether its maker still has it: descriptors, and process numbers, are used again."""
+        """Whether its creator still has it; descriptors and process numbers may be reused."""
         try:
             self.open().close()
         except (OSError, ValueError):
@@ -49,17 +50,17 @@ class MemoryFile(msgspec.Struct, frozen=True, array_like=True):
         return True
 
     def close(self) -> None:
-        """For the maker: nobody else is to open it."""
+        """Close the creator's descriptor, so that no other process can open the file."""
         os.close(self.descriptor)
 
 
 def can_share() -> bool:
-    """Whether processes of this machine can talk through memory."""
+    """Return whether processes of this machine can share memory."""
     return sys.platform == "linux" and platform.machine() in _ORDERED
 
 
 def create(length: int) -> MemoryFile:
-    """A file of zeros, which takes memory only where it is written to."""
+    """Create a file of zeros, which uses memory only where it is written to."""
     file = os.memfd_create("flambeau", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     token = secrets.token_bytes(_TOKEN_BYTES - 1)
     os.ftruncate(file, length + _TOKEN_BYTES)

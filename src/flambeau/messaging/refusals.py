@@ -1,18 +1,18 @@
-"""What a server refused: counted by reason, and said once for each peer."""
+"""Refusals of a server, counted by reason and reported once for each peer."""
 
 import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import final
 
-#: Strangers choose addresses and words; what is remembered of them must not grow with them.
+#: Strangers choose addresses and texts, so the memory for these must be bounded.
 MOST_PEERS = 1000
 MOST_REASONS = 100
 
 
 @final
 class Refusals:
-    """A record in bounded memory. `add` may be called by any thread."""
+    """Record of refusals in bounded memory. `add` may be called from any thread."""
 
     def __init__(self, on_refusal: Callable[[str], None] | None) -> None:
         self.counts: Counter[str] = Counter()
@@ -22,7 +22,7 @@ class Refusals:
         self._untold: list[str] = []
 
     def add(self, peer: str, reason: str) -> None:
-        """Count a refusal; the peer's first one will be told."""
+        """Count a refusal; the first one of each peer is reported later."""
         with self._lock:
             full = len(self.counts) >= MOST_REASONS and reason not in self.counts
             self.counts["another reason" if full else reason] += 1
@@ -31,7 +31,7 @@ class Refusals:
                 self._untold.append(f"refused {peer}: {reason}")
 
     def tell(self) -> None:
-        """Call `on_refusal`, in this thread, with what was not told yet."""
+        """Call `on_refusal`, in this thread, with refusals that were not reported yet."""
         if not self._untold:
             return
         with self._lock:

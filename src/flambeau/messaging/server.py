@@ -1,4 +1,4 @@
-"""The side that binds: messages from many peers, in order of arrival."""
+"""Server side: one socket that receives from many peers, in order of arrival."""
 
 import errno
 from collections import Counter
@@ -24,9 +24,10 @@ BACKLOG = 1024
 
 @dataclass(frozen=True)
 class Envelope(Generic[Message]):
-    """A message, its buffers, and whom to answer.
+    """A message, its buffers, and the peer to reply to.
 
-    The buffers are the receiver's own: writable, shared with nothing, alive while a view is.
+    The receiver owns the buffers: they are writable, not shared, and alive as long as a view of
+    them.
     """
 
     peer: bytes
@@ -35,13 +36,13 @@ class Envelope(Generic[Message]):
 
 
 class Server(Generic[Message]):
-    """A bound, authenticated socket. Used by one thread.
+    """A bound, authenticated socket. Not thread-safe: use it from one thread.
 
     No frame may be longer than `max_bytes`. At most `high_water` messages wait for each peer.
-    `on_refusal` gets a sentence for each peer that is refused, in the thread that calls `receive`.
-    A peer with the job's secret is trusted with memory: a message that it begins and never ends
-    is kept until it leaves. With `share` it takes memory that clients of this machine offer for
-    large buffers.
+    `on_refusal` receives a sentence for each peer that is refused, in the thread that calls
+    `receive`. A peer with the job's secret is trusted with memory: a message that it begins and
+    never ends is kept until it disconnects. With `share`, the server accepts memory that clients of
+    this machine offer for large buffers.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Server(Generic[Message]):
         self._shared: dict[bytes, SharedMemory] = {}
         self._refusals = Refusals(on_refusal)
         self._context: zmq.Context[Socket] = zmq.Context()
-        #: To wait for messages together with other sockets; only `receive` may read from it.
+        #: For polling together with other sockets; only `receive` may read from it.
         self.socket = self._context.socket(zmq.ROUTER)
         self._authenticator = self._guard(secret, encrypt)
         self._set_queues(high_water)
@@ -73,7 +74,7 @@ class Server(Generic[Message]):
         ours = credentials(secret, encrypt=encrypt)
         ours.guard(self.socket)
         self.socket.zap_domain = b"flambeau"
-        # Without an answer to "may this peer come in?", none does.
+        # A peer is refused unless the authenticator answers.
         self.socket.zap_enforce_domain = True
         return Authenticator(self.socket, ours, self._refusals)
 
@@ -81,7 +82,7 @@ class Server(Generic[Message]):
         self.socket.linger = 1000
         self.socket.backlog = BACKLOG
         self.socket.rcvhwm = self.socket.sndhwm = high_water
-        # Makes sending to a peer that is gone or full fail, where it would drop unseen.
+        # Sending fails if the peer is gone or its queue is full; by default it would drop silently.
         self.socket.router_mandatory = True
 
     def _bind(self, host: str, port: int) -> str:
@@ -101,11 +102,11 @@ class Server(Generic[Message]):
 
     @property
     def refused(self) -> Counter[str]:
-        """How often something was refused, by reason."""
+        """Number of refusals, by reason."""
         return self._refusals.counts
 
     def receive(self, timeout: float) -> Envelope[Message] | None:
-        """The next message, or None: after `timeout` seconds, or for one that is malformed."""
+        """Return the next message, or None after `timeout` seconds or for a malformed message."""
         frames = receive_frames(self.socket, timeout)
         while frames is not None and self._shares and is_offer(frames[1:]):
             self._take(frames[0].tobytes(), frames[1:])
@@ -128,7 +129,7 @@ class Server(Generic[Message]):
             return None
 
     def _take(self, peer: bytes, frames: list[memoryview]) -> None:
-        """Share the memory of a peer, and forget that of peers that are gone."""
+        """Accept the memory that a peer offers, and drop that of peers that are gone."""
         from flambeau.messaging import sharing  # loads numpy, which drivers do without
 
         self._shared = {other: each for other, each in self._shared.items() if each.file.is_there}
@@ -141,18 +142,17 @@ class Server(Generic[Message]):
             self._shared[peer] = memory
 
     def room(self, peer: bytes, sizes: Sequence[int]) -> "Room | None":
-        """Memory in which buffers of these sizes for a peer can be made; see `send`."""
+        """Return shared memory to make buffers of these sizes in (see `send`), or None."""
         return self._shared[peer].room(sizes) if peer in self._shared else None
 
     def send(
         self, peer: bytes, message: Message, buffers: Sequence[Any] = (), room: "Room | None" = None
     ) -> bool:
-        """Queue a message for a peer, at once; False if the peer is gone or takes no more.
+        """Queue a message for a peer without waiting; False if the peer is gone or takes no more.
 
-        `room` must be for just these buffers, whether they were made in it or not.
-
-        Large buffers are not copied: their memory is lent to the transport for good. Do not write
-        to it again; send arrays that were made for this message, and forget them.
+        `room` must be one for exactly these buffers, whether they were made in it or not. Large
+        buffers are not copied: the transport keeps their memory. Do not write to it again; send
+        arrays that were made for this message, and drop them.
         """
         frames = self._codec.encode(message, buffers)
         check_sizes(frames, self._max_bytes)
@@ -174,7 +174,7 @@ class Server(Generic[Message]):
         return True
 
     def close(self) -> None:
-        """Send what is queued (for at most a second) and free the port."""
+        """Send queued messages (for at most a second) and free the port."""
         if self.socket.closed:
             return
         self.socket.disable_monitor()

@@ -1,9 +1,9 @@
-"""Large buffers between processes of one machine, through memory instead of sockets.
+"""Shared memory for large buffers between processes of one machine, instead of sockets.
 
-The client makes the memory and offers it; a server that can open it takes it. It has places for
-what each of them sends. A message that has large buffers names its place, and the place is free
-again when the receiver has forgotten the buffers. Where there is no memory, or no place is free,
-buffers travel as they always do.
+The client makes the memory and offers it; a server that can open it accepts it. It is divided into
+places for the messages of each side. A message with large buffers names its place, which becomes
+free when the receiver has dropped the buffers. If there is no shared memory, or no place is free,
+buffers go through the socket.
 """
 
 import mmap
@@ -20,14 +20,14 @@ from flambeau.errors import ProtocolError
 from flambeau.messaging.frames import OFFER, WHERE, is_shared
 from flambeau.messaging.memory_files import MemoryFile, can_share, create
 
-#: Smaller buffers travel with the message.
+#: Smaller buffers are sent with the message.
 LEAST_BYTES = 8 * 1024
-#: What fits into a place: all large buffers of a message.
+#: Size of a place, for all large buffers of a message.
 PLACE_BYTES = 16 * 2**20
-#: Places for each side: more than there are messages whose buffers are in use.
+#: Places of each side: more than there are messages whose buffers are in use.
 PLACES = 8
 _ALIGNED = 64
-#: In the place of a number: the place is being filled.
+#: Stands for a number while the place is being filled.
 _RESERVED = -1
 _FIRST = mmap.PAGESIZE
 _LENGTH = _FIRST + 2 * PLACES * PLACE_BYTES
@@ -37,7 +37,7 @@ Array = np.ndarray[Any, Any]
 
 
 class _Where(msgspec.Struct, frozen=True, array_like=True):
-    """The place of a message, its number there, and the bounds of each buffer, if it is there."""
+    """Place of a message, its number there, and the bounds of each buffer that is in the place."""
 
     place: int
     number: int
@@ -50,7 +50,7 @@ _file = msgspec.msgpack.Decoder(MemoryFile)
 
 @final
 class Room:
-    """A place that is being filled: buffers of size 0 are not in it."""
+    """A place that is being filled; buffers of size 0 are not in it."""
 
     def __init__(self, place: int, memory: Array, sizes: Sequence[int]) -> None:
         self.place = place
@@ -63,7 +63,7 @@ class Room:
         self._arrays: dict[int, Array] = {}
 
     def array(self, number: int, dtype: Any, shape: tuple[int, ...]) -> Array | None:
-        """Where to write a buffer, so that it need not be copied; None if it is not here."""
+        """Return an array in which to make a buffer without a copy; None if it is not in here."""
         span = self.spans[number]
         if span is None:
             return None
@@ -71,7 +71,7 @@ class Room:
         return self._arrays[number]
 
     def fill(self, buffers: Sequence[memoryview]) -> None:
-        """Copy what was not written here."""
+        """Copy the buffers that were not made here."""
         for number, (buffer, span) in enumerate(zip(buffers, self.spans, strict=True)):
             made_in: Any = buffer.obj
             if span is not None and made_in is not self._arrays.get(number):
@@ -80,25 +80,25 @@ class Room:
 
 @final
 class SharedMemory:
-    """One side's view of the memory: it writes to its own places, and reads from the other's."""
+    """One side's view of the memory: it writes to its own places and reads the other side's."""
 
     def __init__(self, file: MemoryFile, *, is_client: bool) -> None:
-        """Raises `OSError` or `ValueError` if this process cannot open the file."""
+        """Map the file; raise `OSError` or `ValueError` if this process cannot open it."""
         if file.length != _LENGTH:
             raise ValueError(f"{file.length} bytes of shared memory instead of {_LENGTH}")
         self.file = file
         memory = np.frombuffer(file.open(), np.uint8)
-        #: What is in each place: the number of a message, or 0.
+        #: Content of each place: the number of a message, or 0.
         states = memory[: 2 * PLACES * 8].view(np.int64).reshape(2, PLACES)
         places = memory[_FIRST:].reshape(2, PLACES, PLACE_BYTES)
         mine, theirs = (0, 1) if is_client else (1, 0)
         self._my_states, self._their_states = states[mine], states[theirs]
         self._my_places, self._their_places = places[mine], places[theirs]
-        # Not from 0: whoever opens the memory again must not repeat a number.
+        # Not from 0: when memory is opened again, numbers must not be repeated.
         self._sent = secrets.randbits(48)
 
     def room(self, sizes: Sequence[int]) -> "Room | None":
-        """A place for buffers of these sizes, which `put` sends; None if there is none."""
+        """Return a place for buffers of these sizes, which `put` sends; None if none is free."""
         large = [size if size >= LEAST_BYTES else 0 for size in sizes]
         free = np.flatnonzero(self._my_states == 0)
         if not 0 < sum(map(_aligned, large)) <= PLACE_BYTES or not free.size:
@@ -106,13 +106,13 @@ class SharedMemory:
         place = int(free[0])
         self._my_states[place] = _RESERVED
         room = Room(place, self._my_places[place], large)
-        # What should have been made in it may fail, and is not sent then.
+        # Frees the place if making the buffers fails, so that they are never sent.
         forgotten = weakref.finalize(room, _free, self._my_states, place, _RESERVED, os.getpid())
         forgotten.atexit = False
         return room
 
     def put(self, frames: Sequence[memoryview], room: "Room | None" = None) -> list[memoryview]:
-        """The frames (a header and buffers) of a message as they should travel."""
+        """Return the frames (a header and buffers) of a message as they are to be sent."""
         buffers = frames[1:]
         if room is None:
             room = self.room([buffer.nbytes for buffer in buffers])
@@ -126,15 +126,15 @@ class SharedMemory:
         return [memoryview(where), frames[0], *left]
 
     def take_back(self, frames: Sequence[memoryview]) -> None:
-        """Free the place of a message that `put` gave and that was not sent."""
+        """Free the place of a message that `put` returned but that was not sent."""
         if is_shared(frames):
             where = _decoded(_where, frames[0])
             _free(self._my_states, where.place, where.number, os.getpid())
 
     def get(self, frames: Sequence[memoryview]) -> list[memoryview] | None:
-        """The header and the buffers of a message that came with a place; None if it came before.
+        """Return the header and buffers of a message in a place, or None if it was received before.
 
-        Whoever got the first copy may have forgotten it, and the place may hold something else.
+        After the first copy was dropped, the place may hold other buffers.
         """
         where = _decoded(_where, frames[0])
         if not 0 <= where.place < PLACES or len(frames) < 2:
@@ -146,7 +146,7 @@ class SharedMemory:
             memory, _free, self._their_states, where.place, where.number, os.getpid()
         )
         forgotten.atexit = False
-        whole = memoryview(memory)  # whose parts keep it, and with it the array, alive
+        whole = memoryview(memory)  # its parts keep it, and thereby the array, alive
         rest = iter(frames[2:])
         found = [frames[1]]
         for span in where.spans:
@@ -158,27 +158,27 @@ class SharedMemory:
 
 
 def offer() -> SharedMemory | None:
-    """Memory of this process, which is a client."""
+    """Create memory of this process, which is a client; None if that is not possible."""
     if not can_share():
         return None
     try:
         file = create(_LENGTH)
-    except OSError:  # no descriptor left, or forbidden
+    except OSError:  # no descriptor left, or not permitted
         return None
     try:
         return SharedMemory(file, is_client=True)
-    except (OSError, ValueError):  # no /proc, or no room for it
+    except (OSError, ValueError):  # no /proc, or no space for it
         file.close()
         return None
 
 
 def offered(file: MemoryFile) -> memoryview:
-    """The message that offers memory, or says that it was taken."""
+    """Return the message that offers memory, or that reports that it was accepted."""
     return memoryview(OFFER + _encoder.encode(file))
 
 
 def taken(frames: Sequence[memoryview]) -> SharedMemory | None:
-    """The memory of a client that offers it; None if it is out of reach."""
+    """Open the memory that a client offers; None if this process cannot open it."""
     file = _decoded(_file, frames[0])
     try:
         return SharedMemory(file, is_client=False)
@@ -204,6 +204,6 @@ def _aligned(size: int) -> int:
 
 
 def _free(states: Array, place: int, number: int, process: int) -> None:
-    """In a fork of this process the buffers are forgotten without a meaning for others."""
+    """Free a place, but not in a fork of the process, whose copies mean nothing to others."""
     if os.getpid() == process and states[place] == number:
         states[place] = 0

@@ -9,25 +9,25 @@ VALID_SECONDS = 300
 
 
 def new_secret() -> bytes:
-    """A random secret for one job."""
+    """Return a random secret for one job."""
     return secrets.token_bytes(32)
 
 
 def new_token(secret: bytes) -> tuple[bytes, bytes]:
-    """A user name (time and a random number) and the password that goes with it, once."""
+    """Return a user name (time and a random number) and its password, valid once."""
     user = f"{time.time_ns()}-{secrets.token_hex(16)}".encode()
     return user, _sign(secret, user)
 
 
 class TokenVerifier:
-    """Accepts each valid token once, within `VALID_SECONDS` of its making."""
+    """Verifier that accepts each valid token once, within `VALID_SECONDS` of its creation."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
         self._used: dict[bytes, float] = {}
 
     def accept(self, user: bytes, password: bytes) -> bool:
-        """Whether the token is genuine, fresh and not used before."""
+        """Return whether the token is genuine, recent and not used before."""
         if not hmac.compare_digest(_sign(self._secret, user), password):
             return False
         now = time.time()

@@ -1,4 +1,4 @@
-"""Frames through a socket, without copying what is large."""
+"""Sending and receiving of frames through a socket, without copying large ones."""
 
 import math
 from collections.abc import Sequence
@@ -8,24 +8,24 @@ import zmq
 from flambeau.errors import ProtocolError
 from flambeau.messaging.frames import MAX_FRAMES
 
-#: Below this the sender loses less time by a copy than by lending the memory to the transport.
+#: For smaller frames, a copy takes the sender less time than lending memory to the transport.
 LEND_BYTES = 128 * 1024
 HANDSHAKE_SECONDS = 10.0
-#: What encryption adds to a frame, rounded up.
+#: Bytes that encryption adds to a frame, rounded up.
 _SEAL_BYTES = 64
 
 Socket = zmq.Socket[bytes]
 
 
 def set_limits(socket: Socket, max_bytes: int) -> None:
-    """Bound what a peer may send in one frame, and how long it may take to show who it is."""
+    """Limit the size of a frame from a peer, and the duration of its handshake."""
     socket.maxmsgsize = max_bytes + _SEAL_BYTES
     socket.handshake_ivl = int(HANDSHAKE_SECONDS * 1000)
     socket.copy_threshold = LEND_BYTES
 
 
 def check_sizes(frames: Sequence[memoryview], max_bytes: int) -> None:
-    """Raise `ProtocolError` for what the other side would refuse by cutting the connection."""
+    """Raise `ProtocolError` for a frame that the other side would refuse by disconnecting."""
     largest = max(frame.nbytes for frame in frames)
     if largest > max_bytes:
         raise ProtocolError(
@@ -35,10 +35,10 @@ def check_sizes(frames: Sequence[memoryview], max_bytes: int) -> None:
 
 
 def receive_frames(socket: Socket, timeout: float) -> list[memoryview] | None:
-    """The next message's frames, or None after `timeout` seconds.
+    """Return the frames of the next message, or None after `timeout` seconds.
 
-    The views are writable, share no memory with anything else and keep it alive. Of a message with
-    more frames than any of ours, just enough are kept to tell.
+    The views are writable, share no memory with other objects and keep it alive. Of a message with
+    more frames than allowed, only enough are kept to detect that.
     """
     frame = _next_frame(socket)
     if frame is None and timeout > 0 and socket.poll(math.ceil(timeout * 1000)):
