@@ -1,7 +1,7 @@
 """The run directory, and the checkpoints in it.
 
-A checkpoint is committed by its manifest, which is written last; a directory without one is never
-seen. Nothing exported here loads torch: what handles tensors is imported from its own module
+A checkpoint is committed by its manifest, which is written last; a directory without a manifest is
+ignored. Nothing exported here loads torch: import what handles tensors from its own module
 (`store`, `saver`, `tree`, `weights`).
 """
 

@@ -1,13 +1,13 @@
-"""Which settings may change when a run goes on from its last checkpoint."""
+"""Settings that may change when a run resumes from its last checkpoint."""
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-#: Settings (with all that is below them) that a resumed run may have otherwise than before: how
-#: long, where and on how many processes it runs, and what is watched and kept. All others decide
-#: what is learned from which data. Arrays are stored anew by each process that calls `fit`, so
-#: where they are says nothing; their dtype and shape are compared.
+#: Settings (including all nested ones) that may differ when a run is resumed: how long, where and
+#: on how many processes it runs, and what is observed and kept. All others determine what is
+#: learned from which data. Each process that calls `fit` stores arrays again, so their location is
+#: ignored; their dtype and shape are compared.
 CHANGEABLE = (
     "epochs",
     "max_steps",
@@ -37,7 +37,7 @@ CHANGEABLE = (
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """`name: old -> new` for each setting that differs and may not."""
+    """Return `name: old -> new` for each setting that differs but must not."""
     before, after = dict(_leaves(old)), dict(_leaves(new))
     return [
         f"{name}: {_shown(before.get(name))} -> {_shown(after.get(name))}"
@@ -47,7 +47,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names and values; a setting that is None counts as not set."""
+    """Yield dotted names and values; a setting that is None counts as not set."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{prefix}{key}.")

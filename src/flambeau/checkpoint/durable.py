@@ -1,4 +1,4 @@
-"""Small files that are there completely or not at all, also after a crash."""
+"""Small files that are written completely or not at all, even if the process crashes."""
 
 import os
 import secrets
@@ -12,7 +12,7 @@ TEMPORARY = ".tmp"
 
 @contextmanager
 def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of `path` when the block ends without an error."""
+    """Yield a file that replaces `path` when the block ends without an error."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -27,13 +27,13 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace the content of `path`; a reader sees the old or the new, never a part."""
+    """Replace the content of `path`; a reader sees the old or the new content, never a mixture."""
     with atomic_file(path) as file:
         file.write(content)
 
 
 def sync(file: BinaryIO) -> None:
-    """Wait until what was written to `file` is on the disk."""
+    """Wait until the data written to `file` is on the disk."""
     file.flush()
     os.fsync(file.fileno())
 

@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: written last, it is the commit."""
+"""The manifest of a checkpoint: it is written last and commits the checkpoint."""
 
 import json
 import math
@@ -19,7 +19,7 @@ MANIFEST = "manifest.json"
 
 @final
 class FileEntry(Settings):
-    """What a file must be: its size in bytes and the CRC-32 of its content."""
+    """Expected size of a file in bytes, and the CRC-32 of its content."""
 
     size: int
     crc32: int
@@ -29,8 +29,8 @@ class FileEntry(Settings):
 class TableEntry(Settings):
     """A table: its `TableSpec` as JSON, and the files of its rows.
 
-    Each of `layers` names a file for each shard, relative to the checkpoint's own directory; the
-    first is the newest, and holds what changed since the next.
+    Each of `layers` names one file per shard, relative to the checkpoint's own directory. The first
+    layer is the newest; each holds what changed since the next one.
     """
 
     spec: dict[str, Any]
@@ -39,7 +39,7 @@ class TableEntry(Settings):
 
 @final
 class Manifest(Settings):
-    """What a checkpoint holds. `state` is the JSON half of a tree (see `tree`).
+    """Contents of a checkpoint. `state` is the JSON part of a tree (see `tree`).
 
     `best` names the metric by which the checkpoint was the best of its run when it was written.
     """
@@ -57,7 +57,7 @@ class Manifest(Settings):
 
     @property
     def bases(self) -> set[str]:
-        """The names of other checkpoints of the run that hold rows of tables of this one."""
+        """Names of other checkpoints of the run that hold table rows of this one."""
         paths = (path for table in self.tables.values() for layer in table.layers for path in layer)
         return {Path(path).parent.name for path in paths} - {""}
 
@@ -69,7 +69,7 @@ class Manifest(Settings):
 
     @classmethod
     def read(cls, directory: Path) -> Self:
-        """The manifest of a committed checkpoint; `CheckpointError` if there is no sound one."""
+        """Read the manifest of a committed checkpoint; raise `CheckpointError` if it is unsound."""
         path = directory / MANIFEST
         values = _load(path)
         version = values.get("format_version")
@@ -87,7 +87,7 @@ class Manifest(Settings):
 
 
 def damage(directory: Path) -> str | None:
-    """Return what is wrong with a manifest that is there; None if it is sound, or not there."""
+    """Return what is wrong with a manifest, or None if it is sound or does not exist."""
     path = directory / MANIFEST
     if not path.exists():
         return None
@@ -99,7 +99,7 @@ def damage(directory: Path) -> str | None:
 
 
 def metrics_as_json(metrics: Mapping[str, float]) -> dict[str, float | str]:
-    """Metrics with `nan` and `inf`, which JSON does not have, as text; `float` reads both."""
+    """Return metrics with `nan` and `inf`, which JSON lacks, as text; `float` parses both."""
     return {
         name: value if math.isfinite(value) else str(float(value))
         for name, value in metrics.items()
@@ -121,5 +121,5 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def checksum_of(values: Mapping[str, Any]) -> int:
-    """The CRC-32 of the values, whatever the spaces between them in the file."""
+    """Return the CRC-32 of the values, independent of the formatting of the file."""
     return zlib.crc32(json.dumps(values, sort_keys=True).encode())

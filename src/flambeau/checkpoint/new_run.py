@@ -1,4 +1,4 @@
-"""Directories that no run has used, chosen and claimed at once."""
+"""Choice of a run directory that no other run uses."""
 
 import datetime
 from pathlib import Path
@@ -7,9 +7,9 @@ from flambeau.checkpoint.run_directory import RunDirectory, explained
 
 
 def claim_directory(path: Path) -> Path:
-    """Create the directory, or the first of `path-2`, `path-3`, ... that is not there; return it.
+    """Create the directory, or the first of `path-2`, `path-3`, ... that does not exist; return it.
 
-    Creating it is the claim: two callers never get the same one, also if they are processes that
+    Creating the directory claims it: two callers never get the same one, even in processes that
     start at the same time.
     """
     candidate, number = path, 1
@@ -24,6 +24,6 @@ def claim_directory(path: Path) -> Path:
 
 
 def new_run_directory(name: str) -> RunDirectory:
-    """Claim a directory in `runs/` for a run without a `run_dir`: its name and the time."""
+    """Claim a directory in `runs/`, of the name and the time, for a run without a `run_dir`."""
     now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     return RunDirectory(claim_directory(Path("runs") / f"{name}-{now}"))

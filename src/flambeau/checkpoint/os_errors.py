@@ -1,4 +1,4 @@
-"""Errors of the operating system, in words that say what to change."""
+"""Explanations of operating system errors that tell the user what to change."""
 
 import errno
 import os
@@ -25,16 +25,16 @@ _OF_A_FILE = {
 
 
 def machine_reason(number: int | None, elsewhere: str = "use another disk") -> str | None:
-    """Return what happened and what to change; None if the error says nothing of the machine.
+    """Return the cause and what to change; None if the error does not concern the machine.
 
-    `elsewhere` is how to choose another place for the file.
+    `elsewhere` is the advice how to choose another place for the file.
     """
     reason = _OF_THE_MACHINE.get(number or 0)
     return None if reason is None else reason.format(elsewhere=elsewhere)
 
 
 def file_reason(number: int | None, elsewhere: str = "use another place") -> str | None:
-    """Return the same for errors that say something of one file, too."""
+    """Return the same, also for errors that concern one file."""
     reason = _OF_A_FILE.get(number or 0)
     return (
         machine_reason(number, elsewhere) if reason is None else reason.format(elsewhere=elsewhere)
@@ -43,7 +43,7 @@ def file_reason(number: int | None, elsewhere: str = "use another place") -> str
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Let errors of the operating system that name no file name `path`."""
+    """Set `path` as the file name of operating system errors that have none."""
     try:
         yield
     except OSError as error:

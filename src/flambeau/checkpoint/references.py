@@ -1,4 +1,4 @@
-"""Which checkpoints a run has, and what `best`, `latest` and `step-N` stand for."""
+"""The checkpoints of a run, and the meaning of `best`, `latest` and `step-N`."""
 
 import contextlib
 import json
@@ -18,12 +18,12 @@ _REFERENCE = re.compile(r"(?P<path>.+)@(?P<which>best|latest|step-\d+)")
 
 
 def checkpoint_path(run: RunDirectory, step: int) -> Path:
-    """Where the checkpoint of `step` is, or would be."""
+    """Return the path of the checkpoint of `step`, which need not exist."""
     return run.checkpoints / f"step-{step:08d}"
 
 
 def step_directories(run: RunDirectory) -> list[Path]:
-    """All directories of checkpoints by step, committed or not."""
+    """Return all checkpoint directories by step, committed or not."""
     if not run.checkpoints.is_dir():
         return []
     found = [path for path in run.checkpoints.iterdir() if _STEP.fullmatch(path.name)]
@@ -31,12 +31,12 @@ def step_directories(run: RunDirectory) -> list[Path]:
 
 
 def checkpoints(run: RunDirectory) -> list[Path]:
-    """The committed checkpoints by step, the newest last."""
+    """Return the committed checkpoints by step, the newest last."""
     return [path for path in step_directories(run) if is_committed(path)]
 
 
 def is_committed(path: Path) -> bool:
-    """Whether the checkpoint has a sound manifest; its other files are not looked at."""
+    """Return whether the checkpoint has a sound manifest; its other files are not checked."""
     try:
         Manifest.read(path)
     except CheckpointError:
@@ -45,13 +45,13 @@ def is_committed(path: Path) -> bool:
 
 
 def mark_best(run: RunDirectory, step: int, metric: str, value: float) -> None:
-    """Make the checkpoint of `step` the best of the run, so that it is kept."""
+    """Mark the checkpoint of `step` as the best of the run, so that it is kept."""
     values = metrics_as_json({"value": value})
     _write_pointer(run.best, {"step": step, "metric": metric, **values})
 
 
 def best(run: RunDirectory) -> dict[str, Any] | None:
-    """The best checkpoint so far: its `step`, and the `value` of the `metric` that says so.
+    """Return the best checkpoint so far: its `step`, and the `metric` and `value` that decided.
 
     If `best.json` is missing or damaged, it is the last one that was the best when it was written.
     """
@@ -59,14 +59,14 @@ def best(run: RunDirectory) -> dict[str, Any] | None:
 
 
 def mark_latest(run: RunDirectory, step: int, metrics: Mapping[str, float]) -> None:
-    """Make the checkpoint of `step` the latest of the run."""
+    """Mark the checkpoint of `step` as the latest of the run."""
     _write_pointer(run.latest, {"step": step, "metrics": metrics_as_json(metrics)})
 
 
 def latest(run: RunDirectory) -> dict[str, Any] | None:
-    """The checkpoint that was written last: its `step` and `metrics`.
+    """Return the `step` and `metrics` of the checkpoint that was written last.
 
-    If `latest.json` is missing or damaged, or names one that is gone, it is the newest there is.
+    If `latest.json` is missing or damaged, or names a removed checkpoint, it is the newest one.
     """
     pointer = _read_pointer(run.latest, _as_latest)
     if pointer is not None and is_committed(checkpoint_path(run, pointer["step"])):
@@ -76,15 +76,15 @@ def latest(run: RunDirectory) -> dict[str, Any] | None:
 
 
 def repair_pointers(run: RunDirectory) -> None:
-    """Bring `best.json` and `latest.json` up to date with the manifests, after a crash or damage.
+    """Update `best.json` and `latest.json` from the manifests, after a crash or damage.
 
-    Called when no process of the run is at work.
+    Call it only while no process of the run is active.
     """
     newest, known = latest(run), _read_pointer(run.latest, _as_latest)
     if newest is not None and newest != known:
         mark_latest(run, newest["step"], newest["metrics"])
     marked, noted = _read_pointer(run.best, _as_best), _best_in_manifests(run)
-    # A crash may have come between a commit and its mark.
+    # A crash may have happened between a commit and its mark.
     if noted is not None and (marked is None or marked["step"] < noted["step"]):
         mark_best(run, noted["step"], noted["metric"], noted["value"])
     elif marked is None:
@@ -92,7 +92,7 @@ def repair_pointers(run: RunDirectory) -> None:
 
 
 def resolve(run: RunDirectory, which: str) -> Path:
-    """Return the committed checkpoint that is `"best"`, `"latest"` or `"step-N"`.
+    """Return the committed checkpoint for `"best"`, `"latest"` or `"step-N"`.
 
     If one with a damaged manifest may have been meant by the first two, a warning names it.
     """
@@ -108,9 +108,10 @@ def resolve(run: RunDirectory, which: str) -> Path:
 
 
 def parse_reference(reference: str) -> tuple[Path, str]:
-    """The run and which of its checkpoints: `"runs/a@step-100"` is `(Path("runs/a"), "step-100")`.
+    """Parse a reference to a run and one of its checkpoints.
 
-    Without `@`, it is the best checkpoint if the run has one, else the latest.
+    `"runs/a@step-100"` gives `(Path("runs/a"), "step-100")`. Without `@`, it is the best checkpoint
+    if the run has one, else the latest.
     """
     match = _REFERENCE.fullmatch(reference)
     if match:
@@ -154,7 +155,7 @@ def _warn_of_skipped(run: RunDirectory, which: str, used: Path) -> None:
 
 
 def _best_in_manifests(run: RunDirectory) -> dict[str, Any] | None:
-    """The last checkpoint that was the best when it was written."""
+    """Return the last checkpoint that was the best when it was written."""
     manifest = next((manifest for manifest in _manifests(run) if manifest.best is not None), None)
     if manifest is None or manifest.best is None:
         return None
@@ -163,7 +164,7 @@ def _best_in_manifests(run: RunDirectory) -> dict[str, Any] | None:
 
 
 def _manifests(run: RunDirectory) -> Iterator[Manifest]:
-    """The sound manifests, the newest first; a running job may remove some meanwhile."""
+    """Yield the sound manifests, newest first; a running job may remove some meanwhile."""
     for path in reversed(step_directories(run)):
         with contextlib.suppress(CheckpointError):
             yield Manifest.read(path)
@@ -174,7 +175,7 @@ def _write_pointer(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _read_pointer(path: Path, parse: Callable[[Any], dict[str, Any]]) -> dict[str, Any] | None:
-    """What a pointer says; None if it is not there or damaged: the manifests know the same."""
+    """Read a pointer; None if it is missing or damaged: the manifests have the same information."""
     try:
         return parse(json.loads(path.read_bytes()))
     except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):

@@ -1,4 +1,7 @@
-"""Which checkpoints stay: the last ones, the best one, those being read, and what these need."""
+"""Retention: which checkpoints are kept.
+
+These are the last ones, the best one, those being read, and those that they depend on.
+"""
 
 import json
 import os
@@ -22,15 +25,16 @@ from flambeau.checkpoint.references import (
 from flambeau.checkpoint.run_directory import RunDirectory
 from flambeau.errors import CheckpointError
 
-#: Leases of a job on behalf of its own roles: of the evaluator, and of those that start.
+#: Leases that a job holds for its own roles: for the evaluator, and for roles that start.
 HELD = "lease-evaluator.json"
 START = "lease-start.json"
 
 
 def prune(run: RunDirectory, keep: int) -> list[Path]:
-    """Remove surplus checkpoints, and what a crash left without a manifest; return what is removed.
+    """Remove surplus and uncommitted checkpoints; return those that were removed.
 
-    For the job that uses the run directory: another one's new checkpoint has no manifest yet.
+    Only the job that uses the run directory may call it: while a checkpoint is being written, it
+    has no manifest either.
     """
     removed = remove_surplus(run, keep)
     unfinished = [path for path in step_directories(run) if not (path / MANIFEST).exists()]
@@ -40,36 +44,36 @@ def prune(run: RunDirectory, keep: int) -> list[Path]:
 
 
 def remove_surplus(run: RunDirectory, keep: int) -> list[Path]:
-    """Remove all but the last `keep` (at least one) checkpoints; return those that are removed.
+    """Remove all but the last `keep` (at least one) checkpoints; return the removed ones.
 
-    The best, the one written last and leased ones stay, too, and those that hold rows of tables of
-    one that stays.
+    The best one, the one written last and leased ones are kept as well, and those that hold table
+    rows of one that is kept.
     """
     committed = checkpoints(run)
     wanted = {*committed[-max(keep, 1) :], *_pointed_at(run)}
     kept = [path for path in committed if path in wanted or is_leased(path)]
     bases = {name for path in kept for name in Manifest.read(path).bases}
     removed = [path for path in committed if path not in kept and path.name not in bases]
-    # The newest first: a crash must not leave one whose base is gone.
+    # Newest first: after a crash, no checkpoint must remain whose base is gone.
     for path in reversed(removed):
         remove_checkpoint(path)
     return removed
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Uncommit a checkpoint, then remove its files; nothing happens if it is not there."""
+    """Uncommit a checkpoint, then remove its files; do nothing if it does not exist."""
     (path / MANIFEST).unlink(missing_ok=True)
-    # Not seen by anybody from here on: what cannot be removed now goes at the next `prune`.
+    # No longer visible from here on; the next `prune` removes files that cannot be removed now.
     shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager
 def lease(path: Path, seconds: float = 600) -> Iterator[Path]:
-    """Keep a checkpoint from being pruned while it is read, for at most `seconds`."""
+    """Protect a checkpoint from being pruned while it is read, for at most `seconds`."""
     name = f"lease-{os.getpid()}-{secrets.token_hex(4)}.json"
     hold(path, name, seconds)
     try:
-        # Removal may have begun before the lease was seen.
+        # Removal may have begun before the lease was visible.
         if not is_committed(path):
             raise CheckpointError(f"{path} is being removed")
         yield path
@@ -78,7 +82,7 @@ def lease(path: Path, seconds: float = 600) -> Iterator[Path]:
 
 
 def hold(path: Path, name: str = HELD, seconds: float = 3600) -> None:
-    """Lease a checkpoint on behalf of a role that will read it, before it can do so itself."""
+    """Lease a checkpoint for a role that will read it, before the role can do so itself."""
     try:
         _write_lease(path / name, seconds)
     except FileNotFoundError:
@@ -86,7 +90,7 @@ def hold(path: Path, name: str = HELD, seconds: float = 3600) -> None:
 
 
 def release(path: Path, name: str = HELD) -> None:
-    """End such a lease; nothing happens if there is none."""
+    """End such a lease; do nothing if there is none."""
     (path / name).unlink(missing_ok=True)
 
 
@@ -95,12 +99,12 @@ def _write_lease(file: Path, seconds: float) -> None:
 
 
 def is_leased(path: Path) -> bool:
-    """Whether somebody reads the checkpoint under a lease that has not expired."""
+    """Return whether the checkpoint has a lease that has not expired."""
     return any(_expiry(file) > time.time() for file in path.glob("lease-*.json"))
 
 
 def _expiry(file: Path) -> float:
-    """When a lease ends; one that was just released, or is damaged, has ended."""
+    """Return when a lease expires: 0 if it was just released or is damaged."""
     try:
         return float(json.loads(file.read_bytes())["expires"])
     except (FileNotFoundError, ValueError, TypeError, KeyError):

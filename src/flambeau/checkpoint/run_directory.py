@@ -1,4 +1,4 @@
-"""The directory of one run: what is where, who may use it, and whether it goes on from before."""
+"""The directory of one run: its files, its lock, and the decision to resume an earlier run."""
 
 import errno
 import fcntl
@@ -18,15 +18,15 @@ from flambeau.checkpoint.manifest import MANIFEST
 from flambeau.checkpoint.os_errors import file_reason
 from flambeau.errors import RunDirectoryError
 
-#: What to tell people; where arrays are stored is nobody's setting.
+#: For messages; users have no setting for where arrays are stored.
 MAY_CHANGE = ", ".join(name for name in CHANGEABLE if "*" not in name)
 
-#: A name that no folder of a user's has: what a killed driver left there is removed.
+#: A name that no user's folder has: files that a killed driver left there are removed.
 SHARED = ".flambeau-shared"
-#: Where a pipeline is fitted before the job begins.
+#: Folder in which a pipeline is fitted before the job begins.
 FITTING = ".flambeau-fit"
 
-#: What only the disk can refuse, whether or not the error names the file.
+#: Errors that concern the disk, whether or not they name the file.
 _OF_A_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
 
 Resume = Literal["auto", "always", "never"]
@@ -34,18 +34,18 @@ Resume = Literal["auto", "always", "never"]
 
 @final
 class RunDirectory:
-    """The places in a run directory. Nothing is created before `prepare`."""
+    """Paths in a run directory. `prepare` creates them."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        #: What was asked, complete.
+        #: All settings of the job.
         self.job_file = self.path / "job.yaml"
-        #: The user's code that went by value; only its owner may look inside.
+        #: User code that is stored by value; only its owner has access.
         self.code = self.path / "code"
         self.events = self.path / "events.jsonl"
         self.tensorboard = self.path / "tensorboard"
         self.checkpoints = self.path / "checkpoints"
-        #: Data of the driver's memory while a job runs, for agents that inherit nothing of it.
+        #: Data in the driver's memory while a job runs, for agents that do not inherit it.
         self.shared = self.path / SHARED
         self.report = self.path / "report.json"
         self.best = self.path / "best.json"
@@ -55,11 +55,11 @@ class RunDirectory:
         return f"RunDirectory({str(self.path)!r})"
 
     def prepare(self, settings: Mapping[str, Any], resume: Resume | bool) -> bool:
-        """Create the directory and save the settings; True if an earlier run goes on.
+        """Create the directory and save the settings; return True if an earlier run is resumed.
 
-        `settings` are plain values. A run that goes on must have the settings it had before,
-        except those in `CHANGEABLE`; the directory is not touched if they differ. What a run left
-        that had trained nothing is replaced.
+        `settings` are plain values. A run that is resumed must have the same settings as before,
+        except those in `CHANGEABLE`; if they differ, the directory is not changed. Files of a run
+        that has not trained yet are replaced.
         """
         text = _as_yaml(settings)
         with explained(self.path):
@@ -70,12 +70,12 @@ class RunDirectory:
         return goes_on
 
     def trained_with(self) -> Mapping[str, Any] | None:
-        """The settings of the run that is here; None if there is none that has trained."""
+        """Return the settings of the run in the directory; None if no run has trained there."""
         return self._saved() if self.job_file.exists() and self.has_trained() else None
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep every other process out of this directory (which is created if need be)."""
+        """Keep all other processes out of this directory, which is created if necessary."""
         path = self.path / ".lock"
         with explained(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -87,19 +87,19 @@ class RunDirectory:
             os.close(descriptor)
 
     def remove_leftovers(self) -> None:
-        """Remove temporary files of processes that were killed; call it under the lock."""
+        """Remove temporary files of processes that were killed; call it while holding the lock."""
         for path in self.path.glob(f".*{TEMPORARY}"):
             path.unlink(missing_ok=True)
 
     @property
     def in_use(self) -> bool:
-        """Whether a job runs in this directory, as far as can be seen from this machine."""
+        """Whether a job runs in this directory, as far as this machine can determine."""
         try:
             holder = (self.path / ".lock").read_text()
         except FileNotFoundError:
             return False
         process, _, host = holder.partition(" on ")
-        # A killed process leaves the file; one on another machine cannot be looked for.
+        # A killed process leaves the file; a process on another machine cannot be checked.
         return host != socket.gethostname() or _is_alive(int(process))
 
     def _goes_on(self, settings: Mapping[str, Any], resume: Resume) -> bool:
@@ -115,12 +115,12 @@ class RunDirectory:
                 f"{self.path} holds run {self.path.name!r}; choose another run_dir or resume it"
             )
         if not self.has_trained():
-            return False  # nothing is lost by starting otherwise
+            return False  # nothing is lost by starting again
         self._require_same(settings)
         return True
 
     def has_trained(self) -> bool:
-        """Return whether there is a checkpoint besides that of the start, which servers need."""
+        """Return whether there is a checkpoint besides the initial one, which servers need."""
         saved = self.checkpoints.glob(f"step-*/{MANIFEST}")
         return any(path.parent.name.rstrip("0") != "step-" for path in saved)
 
@@ -172,7 +172,7 @@ class RunDirectory:
                     directory.mkdir(parents=True)
                     created.append(directory)
             self.code.chmod(0o700)
-            # Written last: settings are saved only in a directory that is complete.
+            # Written last, so that only a complete directory has settings.
             write_atomically(self.job_file, text.encode())
         except BaseException:
             for directory in reversed(created):
@@ -194,7 +194,7 @@ def _as_yaml(settings: Mapping[str, Any]) -> str:
 
 
 def _is_ours(entry: Path) -> bool:
-    """Whether a process of ours, perhaps one that was killed, leaves this before job.yaml."""
+    """Return whether this entry is one that Flambeau creates before job.yaml."""
     if entry.name in ("code", "tensorboard", "checkpoints") and entry.is_dir():
         return (entry / "index.json").exists() or not any(entry.iterdir())
     return entry.name in (".lock", SHARED, FITTING) or (
@@ -204,9 +204,10 @@ def _is_ours(entry: Path) -> bool:
 
 @contextmanager
 def explained(path: Path, *, own_files: bool = False) -> Iterator[None]:
-    """Explain errors of the operating system as what they mean for a run directory.
+    """Turn operating system errors into `RunDirectoryError`, with the cause and what to change.
 
-    `own_files`: only those of its files; others, such as a cluster's, are raised as they are.
+    With `own_files`, only errors about files in `path` are explained; others, such as a cluster's,
+    are raised unchanged.
     """
     try:
         yield
@@ -218,7 +219,7 @@ def explained(path: Path, *, own_files: bool = False) -> Iterator[None]:
 
 
 def _is_about(error: OSError, path: Path) -> bool:
-    """Return whether an error is about a file in a directory; one of a disk may name no file."""
+    """Return whether an error is about a file in a directory; disk errors may name no file."""
     if not isinstance(error.filename, str | bytes | Path):
         return error.errno in _OF_A_DISK
     name = os.path.realpath(os.fsdecode(error.filename))
@@ -226,13 +227,13 @@ def _is_about(error: OSError, path: Path) -> bool:
 
 
 def _acquire(path: Path) -> int:
-    """A descriptor that holds the lock on `path`, until it is closed or the process ends."""
+    """Return a descriptor that holds the lock on `path` until it is closed or the process ends."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             _flock(descriptor, path)
-            # The holder before us may have removed the file after we opened it: then a third
-            # process would lock a new file of the same name, and not meet us.
+            # The previous holder may have removed the file after we opened it. A third process
+            # would then lock a new file of the same name, and both would hold a lock.
             if _is_at(path, descriptor):
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}".encode())
@@ -259,7 +260,7 @@ def _is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # somebody else's
+        return True  # it belongs to another user
     return True
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints written while the training goes on."""
+"""Saving of checkpoints in the background, while the training continues."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,14 +25,14 @@ from flambeau.errors import SnapshotLostError
 
 @final
 class CheckpointSaver:
-    """Writes checkpoints in the background and keeps the last `keep`.
+    """Writer of checkpoints in the background that keeps the last `keep`.
 
-    With `for_evaluator` each stays until the evaluator has released it. `on_saved` is told the step
-    of each that is complete, and of the best ones why.
+    With `for_evaluator`, each checkpoint is kept until the evaluator has released it. `on_saved` is
+    called with the step of each complete checkpoint, and the metric and value if it is the best.
 
-    A checkpoint that could not be completed because a server was lost is given up: `on_lost` is
-    told its step and the reason. Any other error of the background is raised by the next `save`,
-    `wait` or `close`.
+    A checkpoint that cannot be completed because a server was lost is abandoned: `on_lost` is
+    called with its step and the reason. The next `save`, `wait` or `close` raises any other
+    background error.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class CheckpointSaver:
         best: tuple[str, float] | None = None,
         begin: Callable[[Path], Others] | None = None,
     ) -> None:
-        """Copy the state to CPU memory now and write it later; the caller may go on changing it.
+        """Copy the state to CPU memory now and write it later; the caller may change it afterwards.
 
-        Waits for the checkpoint before, so that there is only one copy at a time. `best` (a
-        metric and its value) marks the checkpoint as the best of the run once it is committed.
-        `begin` makes others write their files into the checkpoint's directory.
+        Wait for the previous checkpoint, so that only one copy exists at a time. `best` (a metric
+        and its value) marks the checkpoint as the best of the run once it is committed. `begin`
+        makes other processes write their files into the checkpoint's directory.
         """
         self.wait()
         snapshot = take_snapshot(state).copied()
@@ -72,7 +72,7 @@ class CheckpointSaver:
             self._writing = self._thread.submit(self._write, snapshot, best, others)
 
     def wait(self) -> None:
-        """Return when everything saved so far is committed."""
+        """Wait until everything saved so far is committed."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()

@@ -1,4 +1,4 @@
-"""Whether the files of a checkpoint are what its manifest says, byte by byte."""
+"""Verification of the files of a checkpoint against its manifest, byte by byte."""
 
 import os
 import zlib
@@ -12,18 +12,18 @@ from flambeau.errors import CheckpointError
 _CHUNK = 1 << 24
 _THREADS = 4
 
-#: Called now and then, since it may take long; what it raises ends the reading.
+#: Called regularly during long reads; an exception that it raises ends the reading.
 Pause = Callable[[], None]
 
 
 def _no_pause() -> None:
-    """Read without interruption."""
+    """Do nothing, so that files are read without interruption."""
 
 
 def verify_checkpoint(path: Path, pause: Pause = _no_pause) -> None:
-    """Read all files of a checkpoint, also those of others that hold rows of its tables.
+    """Read all files of a checkpoint, including those of others that hold rows of its tables.
 
-    `CheckpointError` names the first that is not as it was written.
+    Raise `CheckpointError` naming the first file that is missing, unreadable or corrupt.
     """
     manifest = Manifest.read(path)
     expected = {path / name: entry for name, entry in manifest.files.items()}
@@ -38,7 +38,7 @@ def verify_checkpoint(path: Path, pause: Pause = _no_pause) -> None:
 
 
 def verify_file(path: Path, expected: FileEntry, pause: Pause = _no_pause) -> None:
-    """Read a whole file; `CheckpointError` unless it has the expected size and checksum."""
+    """Read a whole file; raise `CheckpointError` unless its size and checksum are as expected."""
     try:
         size = path.stat().st_size
         if size != expected.size:
@@ -52,7 +52,7 @@ def verify_file(path: Path, expected: FileEntry, pause: Pause = _no_pause) -> No
 
 
 def file_entry(path: Path) -> FileEntry:
-    """Read a whole file; its size and checksum."""
+    """Read a whole file; return its size and checksum."""
     try:
         return FileEntry(size=path.stat().st_size, crc32=_checksum(path, _no_pause))
     except OSError as error:
@@ -60,7 +60,7 @@ def file_entry(path: Path) -> FileEntry:
 
 
 def _entry_of(file: Path) -> FileEntry:
-    """What the manifest beside a file says of it."""
+    """Return the entry of a file in the manifest beside it."""
     entry = Manifest.read(file.parent).files.get(file.name)
     if entry is None:
         raise CheckpointError(f"{file} is not in the manifest beside it")

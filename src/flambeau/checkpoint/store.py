@@ -1,4 +1,4 @@
-"""Writing a checkpoint, and reading it back."""
+"""Writing and reading of checkpoints."""
 
 import errno
 import time
@@ -24,7 +24,8 @@ from flambeau.checkpoint.tensor_file import read_tensors, require_savable, write
 from flambeau.checkpoint.tree import Json, flatten, unflatten
 from flambeau.errors import CheckpointError
 
-#: Files that others write into a checkpoint's directory, once they are complete, and its tables.
+#: Waits for files that other processes write into a checkpoint's directory; returns them and the
+#: tables.
 Others = Callable[[], tuple[dict[str, FileEntry], dict[str, TableEntry]]]
 
 DENSE = "dense.safetensors"
@@ -33,10 +34,10 @@ STATE = "state.safetensors"
 
 @dataclass
 class TrainingState:
-    """All that a training needs to go on: weights, and a tree of everything else.
+    """State from which a training resumes: weights, and a tree of everything else.
 
-    `extra` (optimizers, schedules, random generators, data position) is made of what
-    `tree.flatten` takes.
+    `extra` (optimizers, schedules, random generators, data position) consists of values that
+    `tree.flatten` accepts.
     """
 
     step: int
@@ -49,7 +50,7 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A training state taken apart into JSON and tensors, ready to be written."""
+    """A training state split into JSON and tensors, ready to be written."""
 
     step: int
     epoch: int
@@ -57,18 +58,18 @@ class Snapshot:
     metrics: dict[str, float]
     tree: Json
     tensors: dict[str, dict[str, Tensor]]
-    #: The metric by which this is the best of the run so far.
+    #: Metric by which this is the best checkpoint of the run so far, or None.
     best: str | None = None
 
     def copied(self) -> "Snapshot":
-        """The same in CPU memory of its own, which later training steps do not touch."""
+        """Return a copy in its own CPU memory, which later training steps do not change."""
         return replace(
             self, tensors={file: _copied(tensors) for file, tensors in self.tensors.items()}
         )
 
 
 def take_snapshot(state: TrainingState) -> Snapshot:
-    """The state as it would be written; its tensors still share memory with the model's."""
+    """Return the state as it would be written; its tensors share memory with the model's."""
     tree, tensors = flatten(state.extra)
     require_savable(state.model)
     require_savable(tensors)
@@ -83,12 +84,12 @@ def take_snapshot(state: TrainingState) -> Snapshot:
 
 
 def write_checkpoint(run: RunDirectory, state: TrainingState) -> Path:
-    """Commit a checkpoint, in place of an earlier one of the same step; its directory."""
+    """Commit a checkpoint, replacing an earlier one of the same step; return its directory."""
     return write_snapshot(run, take_snapshot(state))
 
 
 def make_room(run: RunDirectory, step: int) -> Path:
-    """The empty directory of a new checkpoint, in place of an earlier one of the same step."""
+    """Create the directory of a new checkpoint, replacing an earlier one of the same step."""
     directory = checkpoint_path(run, step)
     with explained(run, step):
         remove_checkpoint(directory)
@@ -97,9 +98,9 @@ def make_room(run: RunDirectory, step: int) -> Path:
 
 
 def write_snapshot(run: RunDirectory, snapshot: Snapshot, others: Others | None = None) -> Path:
-    """Commit a snapshot as a checkpoint; if that fails, nothing of it is left.
+    """Commit a snapshot as a checkpoint; if that fails, remove its files.
 
-    `others` waits for files that somebody else writes into its directory (see `make_room`).
+    `others` waits for files that other processes write into its directory (see `make_room`).
     """
     directory = checkpoint_path(run, snapshot.step)
     with explained(run, snapshot.step):
@@ -116,7 +117,7 @@ def write_snapshot(run: RunDirectory, snapshot: Snapshot, others: Others | None 
 
 @contextmanager
 def explained(run: RunDirectory, step: int) -> Iterator[None]:
-    """Let errors of the operating system say which checkpoint was not written, and the last."""
+    """Turn operating system errors into `CheckpointError`, which names the last good checkpoint."""
     try:
         yield
     except OSError as error:
@@ -124,7 +125,7 @@ def explained(run: RunDirectory, step: int) -> Iterator[None]:
 
 
 def read_checkpoint(path: Path) -> TrainingState:
-    """The state in a committed checkpoint, every byte of it verified."""
+    """Return the state in a committed checkpoint, with every byte verified."""
     manifest = Manifest.read(path)
     missing = {DENSE, STATE} - manifest.files.keys()
     if missing:

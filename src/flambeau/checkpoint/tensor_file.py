@@ -1,7 +1,7 @@
 """Tensors in one safetensors file, written as a stream with its checksum.
 
-The library's own writer makes a temporary file and renames it, which object stores cannot do, and
-refuses tensors that share memory.
+The library's own writer makes a temporary file and renames it, which object stores do not support,
+and it refuses tensors that share memory.
 """
 
 import json
@@ -41,7 +41,7 @@ _DTYPES = {
 
 
 def require_savable(tensors: Mapping[str, object]) -> None:
-    """`CheckpointError` naming the first tensor that a file cannot hold."""
+    """Raise `CheckpointError` naming the first tensor that a file cannot hold."""
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             problem = f"a {type(tensor).__name__}, not a tensor"
@@ -55,7 +55,7 @@ def require_savable(tensors: Mapping[str, object]) -> None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileEntry:
-    """Write a new file and wait until it is on the disk; its size and checksum."""
+    """Write a new file and wait until it is on the disk; return its size and checksum."""
     assert sys.byteorder == "little", "the format is little-endian"
     size = checksum = 0
     with path.open("wb") as file:
@@ -68,17 +68,17 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileEntry:
 
 
 def read_tensors(path: Path, expected: FileEntry) -> dict[str, Tensor]:
-    """The tensors of a file in memory of their own; `CheckpointError` if it is not as expected."""
+    """Return copies of the tensors of a file; raise `CheckpointError` if it is not as expected."""
     try:
         verify_file(path, expected)
-        # Cloned, since they are views of the mapped file, which may be removed or be remote.
+        # Cloned, since they are views of the mapped file, which may be removed or remote.
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
 def _parts(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
-    # The widest first, after a header of a multiple of 8 bytes: so each is aligned.
+    # Widest first, after a header whose size is a multiple of 8 bytes, so that all are aligned.
     ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())
     yield _header(ordered)
     for _, tensor in ordered:

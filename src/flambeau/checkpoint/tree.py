@@ -1,4 +1,4 @@
-"""Nested values as JSON and tensors, and back exactly as they were. Nothing is ever pickled."""
+"""Nested values as JSON and tensors, restored exactly. Pickle is never used."""
 
 import base64
 import math
@@ -15,17 +15,17 @@ Json = Any
 
 
 def flatten(tree: Any, where: str = "state") -> tuple[Json, dict[str, Tensor]]:
-    """The tree as JSON values, and its tensors by name; the tensors are not copied.
+    """Return the tree as JSON values, and its tensors by name; the tensors are not copied.
 
-    A tree is made of dicts (keys: str or int), lists, tuples, tensors, numpy scalars, numbers,
-    text, bytes and None. `where` begins the names of tensors and the paths in messages.
+    A tree consists of dicts (keys: str or int), lists, tuples, tensors, numpy scalars, numbers,
+    text, bytes and None. `where` is the prefix of tensor names and of paths in messages.
     """
     tensors: dict[str, Tensor] = {}
     return _encode(tree, where, tensors), tensors
 
 
 def unflatten(node: Json, tensors: Mapping[str, Tensor]) -> Any:
-    """The tree that was flattened, with the given tensors in their places."""
+    """Return the tree that was flattened, with the given tensors inserted."""
     if isinstance(node, list):
         return [unflatten(item, tensors) for item in node]
     if not isinstance(node, dict):
@@ -37,10 +37,10 @@ def unflatten(node: Json, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def _encode(value: Any, path: str, tensors: dict[str, Tensor]) -> Json:
-    """None, bool, int, str, finite floats and lists stand for themselves; the rest is tagged."""
+    """Encode a value: None, bool, int, str, finite floats and lists directly, all others tagged."""
     if value is None or type(value) in (bool, int, str):
         return value
-    # The exact type: a subclass (an enum, a named tuple) would come back as something else.
+    # The exact type: a subclass (an enum, a named tuple) would be restored as something else.
     encoder = _ENCODERS.get(type(value))
     if encoder is not None:
         return encoder(value, path, tensors)
@@ -96,7 +96,7 @@ _ENCODERS: dict[type, Callable[[Any, str, dict[str, Tensor]], Json]] = {
     tuple: _encode_tuple,
     dict: _encode_dict,
     OrderedDict: _encode_dict,
-    # Schedulers of torch keep their milestones in one.
+    # Torch schedulers keep their milestones in a Counter.
     Counter: _encode_dict,
 }
 

@@ -11,12 +11,12 @@ from flambeau.checkpoint.tensor_file import read_tensors, require_savable, write
 from flambeau.checkpoint.tree import flatten, unflatten
 from flambeau.errors import CheckpointError
 
-#: The tensor that holds the JSON half of the tree.
+#: Name of the tensor that holds the JSON part of the tree.
 _TREE = "tree"
 
 
 def write_tree(path: Path, tree: Any) -> FileEntry:
-    """Write a tree and wait until it is on the disk."""
+    """Write a tree and wait until it is on the disk; return its size and checksum."""
     values, tensors = flatten(tree)
     require_savable(tensors)
     text = bytearray(json.dumps(values, allow_nan=False).encode())
@@ -24,7 +24,7 @@ def write_tree(path: Path, tree: Any) -> FileEntry:
 
 
 def read_tree(path: Path, expected: FileEntry) -> Any:
-    """The tree that was written; `CheckpointError` if the file is not as expected."""
+    """Return the tree in a file; raise `CheckpointError` if the file is not as expected."""
     tensors = read_tensors(path, expected)
     try:
         values = json.loads(tensors.pop(_TREE).numpy().tobytes())

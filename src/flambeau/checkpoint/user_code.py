@@ -1,4 +1,4 @@
-"""The user's own code on its way to the workers: by import path, or by value."""
+"""Transfer of the user's own code to the workers: by import path, or by value."""
 
 import importlib
 import inspect
@@ -20,17 +20,17 @@ from flambeau.config.settings import nearest
 from flambeau.errors import ModelError
 
 INDEX = "index.json"
-#: Layers of recommenders, which models saved by value name, were once beside the models.
+#: Current module of recommender layers; older models saved by value name another one.
 _LAYERS = "flambeau.models.ctr.layers"
 
 
 def importable_path(obj: Any) -> str | None:
-    """`package.module:name` if importing that gives the very same object, else None."""
+    """Return `package.module:name` if importing that gives the very same object, else None."""
     module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
         return None
     loaded = sys.modules.get(module)
-    # Without a spec, or as a script, it was not imported by its name, and cannot be elsewhere.
+    # Without a spec, or as a script, it was not imported by its name and cannot be on a worker.
     if module in ("__main__", "__mp_main__") or getattr(loaded, "__spec__", None) is None:
         return None
     found = reduce(lambda owner, part: getattr(owner, part, None), name.split("."), loaded)
@@ -38,16 +38,16 @@ def importable_path(obj: Any) -> str | None:
 
 
 class Packer:
-    """Collects the user's code in memory, and writes it once it is clear that it may be."""
+    """Collector of the user's code in memory, written to files only when the run may start."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
         self._index: dict[str, dict[str, str]] = {}
 
     def add(self, obj: Any, name: str) -> CodeRef:
-        """A reference to `obj`: its import path, or the file where it will be by value.
+        """Add an object; return a reference: its import path, or the file of its value.
 
-        `name` must differ for different things.
+        `name` must be different for different objects.
         """
         path = importable_path(obj)
         if path is not None:
@@ -60,13 +60,13 @@ class Packer:
         return CodeRef(value=file)
 
     def type_of(self, ref: CodeRef) -> str:
-        """The class of what was added by value, or the path by which something is imported."""
+        """Return the class of an object added by value, or the import path of another one."""
         by_value = (entry for entry in self._index.values() if entry["by"] == "value")
         types = (entry["type"] for entry in by_value if entry["value"] == ref.value)
         return ref.path or next(types, "")
 
     def write(self, directory: Path) -> None:
-        """Write what goes by value, readable by its owner only, and `index.json`: what is how."""
+        """Write objects added by value, readable by their owner only, and `index.json`."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, data in self._files.items():
             with atomic_file(directory / name, mode=0o600) as file:
@@ -75,7 +75,7 @@ class Packer:
 
 
 def pack(obj: Any, directory: Path, name: str) -> CodeRef:
-    """Collect and write one thing."""
+    """Collect and write one object; return its reference."""
     packer = Packer()
     ref = packer.add(obj, name)
     packer.write(directory)
@@ -83,7 +83,7 @@ def pack(obj: Any, directory: Path, name: str) -> CodeRef:
 
 
 def load(ref: CodeRef, directory: Path) -> Any:
-    """What the reference stands for; with `ref.call`, the result of calling it."""
+    """Load the object of a reference; with `ref.call`, return the result of calling it."""
     found = _load_by_path(ref.path) if ref.path else _load_by_value(directory / ref.name)
     return _call(found, ref) if ref.call else found
 
@@ -99,7 +99,7 @@ def _by_value(obj: Any, name: str) -> bytes:
 
 
 def _culprit(obj: Any, name: str, outer: tuple[int, ...] = ()) -> str:
-    """The path of the innermost part that cannot be pickled."""
+    """Return the path of the innermost part that cannot be pickled."""
     inside = (*outer, id(obj))
     for key, part in _parts(obj).items():
         if id(part) not in inside and not _is_picklable(part):
@@ -162,7 +162,7 @@ def _load_by_value(path: Path) -> Any:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds classes of this package also where an earlier version had them."""
+    """Unpickler that also finds classes of this package that have moved since they were saved."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Return the class or function that a pickle names."""

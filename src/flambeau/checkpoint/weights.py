@@ -1,4 +1,4 @@
-"""Weights of a checkpoint into a model, all of them or those that fit."""
+"""Loading of a checkpoint's weights into a model: all of them, or those that fit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -12,9 +12,11 @@ from flambeau.errors import ModelError
 
 @dataclass(frozen=True)
 class LoadReport:
-    """Names of weights: `missing` in the checkpoint, `unexpected` for the model; and what differs.
+    """Names of weights that were loaded, or that one side lacks, or whose shapes differ.
 
-    An entry of `mismatched` says both shapes.
+    `missing` ones are not in the checkpoint, `unexpected` ones not in the model.
+
+    An entry of `mismatched` contains both shapes.
     """
 
     loaded: tuple[str, ...]
@@ -24,7 +26,7 @@ class LoadReport:
 
     @property
     def complete(self) -> bool:
-        """Whether every weight met its counterpart."""
+        """Whether all weights of the model and of the checkpoint match."""
         return not (self.missing or self.unexpected or self.mismatched)
 
     def __str__(self) -> str:
@@ -35,9 +37,9 @@ class LoadReport:
 def load_weights(
     model: nn.Module, weights: Mapping[str, Tensor], pattern: str | Sequence[str] | None = None
 ) -> LoadReport:
-    """Copy the weights that fit into the model; what did not fit is in the report.
+    """Copy the weights that fit into the model; return a report on all weights.
 
-    With `pattern` (`"encoder.*"`, or several), only names that match one are looked at.
+    With `pattern` (`"encoder.*"`, or several), only names that match a pattern are considered.
     """
     report = _compare(model, weights, pattern)
     model.load_state_dict({name: weights[name] for name in report.loaded}, strict=False)
@@ -45,7 +47,7 @@ def load_weights(
 
 
 def load_all_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy all weights into the model, or raise `ModelError` and leave it as it is."""
+    """Copy all weights into the model, or raise `ModelError` and leave the model unchanged."""
     report = _compare(model, weights, None)
     if not report.complete:
         misfits = str(LoadReport((), report.missing, report.unexpected, report.mismatched))
@@ -77,7 +79,7 @@ def _matches(name: str, pattern: str | Sequence[str] | None) -> bool:
 
 
 def _fits(own: Tensor, given: Tensor) -> bool:
-    # A lazy parameter has no shape yet and takes that of what is loaded.
+    # A lazy parameter has no shape yet and takes that of the loaded tensor.
     return bool(is_lazy(own)) or own.shape == given.shape
 
 
