@@ -1,1 +1,1 @@
-"""Batches, the sources they come from, and what is done to them before training."""
+"""Data sources, and batches on their way from a source to the model."""

@@ -1,4 +1,4 @@
-"""Arrow record batches as columns of a batch."""
+"""Conversion of Arrow record batches to columns of a batch."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -14,9 +14,9 @@ from flambeau.data.owned import owned
 from flambeau.data.spark_vectors import is_vector, vectors
 from flambeau.errors import DataError
 
-# torch has hardly any operations for these. Binders make int64 of uint64, once keys are copied.
+# torch has hardly any operations for these. Binders convert uint64 to int64 after copying keys.
 _WIDER = {pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
-#: The members of a bag's items, in the order of `Jagged`; only the first must be there.
+#: Members of a bag's items, in the order of `Jagged`; only the first is required.
 MEMBERS = ("id", "value", "field")
 
 
@@ -27,16 +27,16 @@ def to_columns(
     bags: frozenset[str] = frozenset(),
     narrow: frozenset[str] = frozenset(),
 ) -> dict[str, Column]:
-    """Numbers as tensors, lists of numbers as tensors [rows, length], the rest as objects.
+    """Convert numbers to tensors, lists of numbers to tensors [rows, length], others to objects.
 
-    Lists of structs with the members `id` (and `value`, and `field`), and maps of numbers, are
-    jagged. Times become int64 in their own unit. A
-    missing float is NaN; a missing integer or boolean is an error, except in the columns
-    `nullable`, which then become float64 with NaN. The tensors own their memory.
+    Lists of structs with the members `id` (and `value`, and `field`), and maps of numbers, become
+    jagged. Times become int64 in their own unit. A missing float is NaN; a missing integer or
+    boolean is an error, except in the columns `nullable`, which then become float64 with NaN. The
+    tensors own their memory.
 
-    In the columns `inputs` lists of ids may differ in length, and a missing id or list is an empty
-    bag. Spark's vectors become tensors
-    [rows, size], in the columns `bags` jagged. In the columns `narrow` float64 becomes float32.
+    In the columns `inputs`, lists of ids may have different lengths, and a missing id or list is an
+    empty bag. Spark's vectors become tensors [rows, size], but jagged in the columns `bags`. In the
+    columns `narrow`, float64 becomes float32.
     """
     columns: dict[str, Column] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -51,27 +51,27 @@ def to_columns(
 
 
 def as_columns(rows: Mapping[str, Column] | pa.RecordBatch) -> Mapping[str, Column]:
-    """The columns of rows as a source gives them; missing numbers are NaN."""
+    """Return the columns of rows as a source returns them; missing numbers are NaN."""
     if not isinstance(rows, pa.RecordBatch):
         return rows
     return to_columns(rows, nullable=frozenset(rows.schema.names))
 
 
 def holds_text(schema: pa.Schema, name: str) -> bool:
-    """Whether a column that may be there is one of texts."""
+    """Return whether a column exists and is one of texts."""
     kind = schema.field(name).type if name in schema.names else pa.null()
     return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def items_are_text(kind: pa.DataType) -> bool:
-    """Whether a column holds texts, or lists of them."""
+    """Return whether a column holds texts, or lists of them."""
     for nested in (pa.types.is_dictionary, _is_list, pa.types.is_dictionary):
         kind = kind.value_type if nested(kind) else kind
     return is_text(kind)
 
 
 class _MissingError(ValueError):
-    """A value that has to be there and is not."""
+    """A required value is missing."""
 
 
 def _column(column: pa.Array, nullable: bool, is_input: bool, narrow: bool) -> Column:
@@ -86,7 +86,7 @@ def _column(column: pa.Array, nullable: bool, is_input: bool, narrow: bool) -> C
 
 
 def _bags(column: pa.Array, is_input: bool) -> Jagged | None:
-    """The column as bags of ids, if that is what it holds."""
+    """Return the column as bags of ids, or None if it holds something else."""
     kind = column.type
     if pa.types.is_map(kind) and pa.types.is_integer(kind.key_type):
         return _jagged(column, column.keys, column.items, None)
@@ -131,7 +131,7 @@ def _jagged(
 
 
 def _ids(column: pa.Array) -> torch.Tensor:
-    """Ids as int64; those beyond it keep their bits."""
+    """Return ids as int64; larger ones keep their bits."""
     wide = pa.types.is_uint64(column.type)
     return _tensor(column.view(pa.int64()) if wide else column.cast(pa.int64()))
 
@@ -143,7 +143,7 @@ def _offsets(lengths: pa.Array) -> torch.Tensor:
 
 
 def _numbers(column: pa.Array) -> pa.Array | None:
-    """The column as numbers, or lists of them; None when it is something else."""
+    """Return the column as numbers, or lists of them; None if it holds something else."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _numbers(column.dictionary_decode())
@@ -194,7 +194,7 @@ def _as_float(column: pa.Array) -> pa.Array:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds texts, or bytes."""
+    """Return whether a column of this type holds texts or bytes."""
     types = pa.types
     return bool(
         types.is_string(kind)
@@ -218,7 +218,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _equal_lengths(column: pa.Array) -> bool:
-    """Whether the lists, at every depth, end in numbers and are equally long."""
+    """Return whether the lists at every depth have equal lengths and contain numbers."""
     if not _is_list(column.type):
         return _numbers(column) is not None if not _is_number(column.type) else True
     lengths = pc.min_max(pc.list_value_length(column))

@@ -16,12 +16,12 @@ Column = torch.Tensor | Jagged | np.ndarray[Any, Any]
 @final
 @dataclass(frozen=True)
 class Batch(Mapping[str, Column]):
-    """Rows as columns: `batch["age"]` is a tensor whose first dimension is the row.
+    """Rows as columns: the first dimension of the tensor `batch["age"]` is the row.
 
     A column with any number of ids in a row is a `Jagged`. Columns that are not numbers (strings,
-    kept for `keys=`) are numpy object arrays. `epoch` and `index` say where in the training the
-    batch belongs; random augmentation is keyed by them. `left_out` rows were read with it, and are
-    not trained on.
+    kept for `keys=`) are numpy object arrays. `epoch` and `index` identify the batch within the
+    training; random augmentation depends on them. `left_out` counts rows that were read with it but
+    are not trained on.
     """
 
     columns: Mapping[str, Column]
@@ -32,7 +32,7 @@ class Batch(Mapping[str, Column]):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it belongs in a worker's training: no two of its batches have the same."""
+        """Epoch and index, which are different for all batches of a worker."""
         return self.epoch, self.index
 
     def __getitem__(self, name: str) -> Column:
@@ -45,7 +45,7 @@ class Batch(Mapping[str, Column]):
         return len(self.columns)
 
     def slice(self, start: int, stop: int) -> "Batch":
-        """Rows `start` to `stop` as views: nothing is copied."""
+        """Return rows `start` to `stop` as views, without copying."""
         columns = {
             name: column.slice(start, stop) if isinstance(column, Jagged) else column[start:stop]
             for name, column in self.columns.items()
@@ -53,7 +53,7 @@ class Batch(Mapping[str, Column]):
         return Batch(columns, min(stop, self.size) - start, self.epoch, self.index)
 
     def take(self, rows: torch.Tensor) -> "Batch":
-        """The given rows, in that order, copied."""
+        """Return copies of the given rows, in that order."""
         taken: dict[int, Column] = {}  # a column may have two names
         for column in self.columns.values():
             if id(column) not in taken:
@@ -62,11 +62,11 @@ class Batch(Mapping[str, Column]):
         return Batch(columns, len(rows), self.epoch, self.index)
 
     def at(self, epoch: int, index: int) -> "Batch":
-        """The same rows, as batch `index` of `epoch`."""
+        """Return the same rows as batch `index` of `epoch`."""
         return Batch(self.columns, self.size, epoch, index)
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch with its tensors on `device`."""
+        """Return the same batch with its tensors on `device`."""
         if device.type == "cpu":
             return self
         columns = {
@@ -87,7 +87,7 @@ def _move(column: torch.Tensor | Jagged, device: torch.device) -> torch.Tensor |
 
 
 def concatenate(batches: list[Batch]) -> Batch:
-    """The rows of several batches with the same columns, one after the other."""
+    """Return the rows of several batches with the same columns, one after the other."""
     if len(batches) == 1:
         return batches[0]
     first = batches[0]
@@ -100,7 +100,7 @@ def concatenate(batches: list[Batch]) -> Batch:
 def _concatenated(parts: list[Any]) -> Column:
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
-    # A list column is jagged only where its lists differ in length.
+    # A list column is jagged only where its lists have different lengths.
     if any(isinstance(part, Jagged) for part in parts) or len({p.shape[1:] for p in parts}) > 1:
         return jagged.concatenate(parts)
     return torch.cat(parts)

@@ -1,4 +1,4 @@
-"""How columns meet the model: one rule, the same in training, evaluation and prediction."""
+"""Binding of columns to the model: the same in training, evaluation and prediction."""
 
 import copy
 from collections.abc import Callable, Collection, Mapping
@@ -31,7 +31,7 @@ GroupColumn = Tensor | np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Shape:
-    """What a source says of its columns. `positional` and `labels` are set for unnamed data."""
+    """Column names of a source. `positional` and `labels` are set for unnamed data."""
 
     columns: tuple[str, ...]
     positional: tuple[str, ...] = ()
@@ -40,9 +40,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is done with rows of a schema.
+    """Processing of rows of a schema.
 
-    `keys` are kept as they are, `flat` are stacks to make at once, `others` all other columns.
+    `keys` are kept unchanged, `flat` are stacks to make at once, `others` are all other columns.
     """
 
     schema: pa.Schema
@@ -54,11 +54,11 @@ class _Plan:
 
 @final
 class Binder:
-    """Gives the model its arguments, and the loss its label and weight, from a batch.
+    """Binding of a batch to the model's arguments and to the loss's label and weight.
 
-    `dtype` is that of the model's weights: floating-point inputs are brought to it. With
-    `features`, the columns of `shape` are made of raw ones, which are what it reads. `expand` gives
-    the operations that make ids of texts, and crosses; without it, texts are no inputs.
+    Floating-point inputs are converted to `dtype`, that of the model's weights. With `features`,
+    the columns of `shape` are made from raw ones, which are then the ones to read. `expand` returns
+    the operations that make ids of texts, and crosses; without it, texts cannot be inputs.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class Binder:
             require_column(name, shape.columns)
         self.stacks = self._stacks()
         wants_all = whole_batch or self._batch_parameter is not None
-        #: What `forward` gets: columns, and stacks by their names.
+        #: Arguments of `forward`: columns, and stacks by their names.
         self.inputs = (*self._positional, *self._named.values())
         used = shape.columns if wants_all else tuple(dict.fromkeys(read))
         self._keeps_all = used == shape.columns
         self._raw = None if features is None else features.reader(used)
-        #: The columns to read: those that are used, or all.
+        #: Columns to read: those that are used, or all.
         self.columns = used if self._raw is None else self._raw.columns
         self._nullable = frozenset(self.label_columns())
         self._shorthand = self._described()
@@ -114,11 +114,11 @@ class Binder:
 
     @property
     def numbers(self) -> frozenset[str]:
-        """The columns of integers that the model takes as numbers."""
+        """Integer columns that the model takes as numbers."""
         return self._numbers
 
     def with_numbers(self, inputs: Collection[str]) -> "Binder":
-        """The same binding for a model that takes these inputs as floating-point numbers."""
+        """Return the same binding for a model that takes these inputs as floating-point numbers."""
         numbers = [column for name in inputs for column in self.stacks.get(name, (name,))]
         for name in numbers:
             if name in self._settings.crosses:
@@ -134,11 +134,11 @@ class Binder:
         return changed
 
     def prepare(self, rows: Batch | pa.RecordBatch) -> Batch:
-        """Rows as a source gives them, assembled."""
+        """Assemble rows as a source returns them."""
         return self.assemble(rows) if isinstance(rows, Batch) else self.read(rows)
 
     def read(self, records: pa.RecordBatch) -> Batch:
-        """Rows as they come from files, assembled."""
+        """Assemble rows as they come from files."""
         made = records if self._raw is None else self._raw(records)
         plan = self._plan_for(made.schema)
         keys = plan.keys if self._raw is None else self._settings.keys
@@ -160,7 +160,7 @@ class Binder:
         return self._assembled(columns, Batch(stacked, records.num_rows))
 
     def _plan_for(self, schema: pa.Schema) -> "_Plan":
-        """What to do with rows of these types, which are usually those of the rows before."""
+        """Return the plan for rows of these types, which are usually those of the previous rows."""
         plan = self._plan
         if plan is None or not plan.schema.equals(schema):
             self._plan = plan = self._planned(schema)
@@ -179,7 +179,7 @@ class Binder:
         return _Plan(schema, operations, keys, flat, others)
 
     def _operations(self, schema: pa.Schema) -> Operations | None:
-        """What makes ids of texts, and crosses; None if there are none."""
+        """Return the operations that make ids of texts, and crosses; None if there are none."""
         given = self._shorthand
         texts = (items_are_text(schema.field(x).type) for x in given.salts if x in schema.names)
         if self._expand is None or not (given.crosses or any(texts)):
@@ -187,7 +187,7 @@ class Binder:
         return self._expand(given, schema)
 
     def _flat_candidates(self) -> dict[str, tuple[str, ...]]:
-        """The stacks whose columns need no other treatment, and have no other use."""
+        """Return the stacks whose columns need no other processing and have no other use."""
         if self._keeps_all:
             return {}
         members = [name for names in self.stacks.values() for name in names]
@@ -200,10 +200,10 @@ class Binder:
         return self._numbers.union(*(x for x in self.stacks.values() if floats.intersection(x)))
 
     def assemble(self, batch: Batch) -> Batch:
-        """The batch with its input columns stacked and in the model's precision.
+        """Return the batch with its input columns stacked and in the model's precision.
 
-        Ids also go by the names of the parameters they are for, unless other columns do. Done once
-        for a large block of rows, before it is cut into batches.
+        Ids are also available under the names of their parameters, unless other columns have these
+        names. Do this once for a large block of rows, before it is cut into batches.
         """
         columns: dict[str, Column] = dict(batch.columns)
         self._plain(columns)
@@ -211,7 +211,7 @@ class Binder:
         return self._assembled(columns, replace(batch, columns={}))
 
     def _assembled(self, columns: dict[str, Column], batch: Batch) -> Batch:
-        """The batch with more columns, of which some are stacked, beside those that it has."""
+        """Return the batch with these columns added, stacking those that belong to a stack."""
         self._filling.in_columns(columns)
         for name in self.label_columns():
             refuse_text(columns.get(name), f"label '{name}'")
@@ -234,7 +234,7 @@ class Binder:
         return Batch(columns, batch.size, batch.epoch, batch.index)
 
     def arguments(self, batch: Batch) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and named arguments for `forward`."""
+        """Return the positional and named arguments for `forward`."""
         positional: list[Any] = [self._argument(batch, column) for column in self._positional]
         named: dict[str, Any] = {
             name: self._argument(batch, column) for name, column in self._named.items()
@@ -249,7 +249,7 @@ class Binder:
         return positional, named
 
     def label(self, batch: Batch) -> Label:
-        """The label: one tensor, `[rows, labels]` for a list, or a dict by task."""
+        """Return the label: one tensor, `[rows, labels]` for a list, or a dict by task."""
         label = self._label
         if label is None:
             return None
@@ -260,19 +260,19 @@ class Binder:
         return torch.stack([numbers_in(batch, column) for column in label], dim=1)
 
     def as_label(self, name: str, column: Column) -> Column:
-        """A label's column of the data as the loss and metrics see it."""
+        """Return a label column as the loss and metrics receive it."""
         mapping = self._settings.label_map
         if not mapping or not isinstance(column, Tensor):
             return column
         return map_labels(column, mapping, name)
 
     def weight(self, batch: Batch) -> Tensor | None:
-        """The weight of each row, if the job has one."""
+        """Return the weight of each row, or None if the job has no weights."""
         name = self._settings.weight
         return None if name is None else numbers_in(batch, name)
 
     def group(self, batch: Batch) -> GroupColumn | None:
-        """The group of each row, for grouped metrics."""
+        """Return the group of each row for grouped metrics, or None if the job has no groups."""
         name = self._settings.group
         if name is None:
             return None
@@ -282,11 +282,11 @@ class Binder:
         return column
 
     def key(self, batch: Batch, name: str) -> Column:
-        """A column as it is in the data, also if the model sees its texts as ids."""
+        """Return a column as it is in the data, even if the model gets its texts as ids."""
         return batch.columns.get(_key(name), batch[name])
 
     def label_columns(self) -> tuple[str, ...]:
-        """The label's columns; these may hold nulls, which mask a row for that task."""
+        """Return the label's columns; nulls in them mask a row for that task."""
         return label_columns(self._label)
 
     def _label_columns(self) -> LabelSetting:
@@ -307,12 +307,12 @@ class Binder:
         return stacks
 
     def _arguments(self) -> list[tuple[str, str]]:
-        """The parameters of `forward` with their columns, which go by both names."""
+        """Return the parameters of `forward` with their columns, which have both names."""
         places = [name for name in self._parameters if name != self._batch_parameter]
         return [*zip(places, self._positional, strict=False), *self._named.items()]
 
     def _argument(self, batch: Batch, column: str) -> Column:
-        """A column of the batch; bags with their columns' names, for messages."""
+        """Return a column of the batch; bags get their columns' names, for messages."""
         found = batch[column]
         if isinstance(found, Jagged):
             return replace(found, names=self.stacks.get(column, (column,)))
@@ -343,11 +343,11 @@ class Binder:
         ]
 
     def _described(self) -> Shorthand:
-        """The columns that the model sees, with what their texts are hashed with, and crosses."""
+        """Return the columns that the model takes, with the salts of their texts, and crosses."""
         crosses = self._settings.crosses
         parts = [*self.stacks.values(), *crosses.values(), self._single_inputs()]
         names = {name for members in parts for name in members} - crosses.keys()
-        # Groups are only compared, which ids are as good for; other uses need what is in the data.
+        # Groups are only compared, for which ids suffice; other uses need the values in the data.
         kept = {*self.label_columns(), self._settings.weight}
         kept |= {*self._settings.keys, self._settings.group} - names
         names = (names | self._settings.hash.keys()) - kept
@@ -357,7 +357,7 @@ class Binder:
         return Shorthand(salts, crosses, unused)
 
     def _expanded(self, columns: dict[str, Column]) -> None:
-        """Put ids in the place of texts that come from memory, and crosses beside them."""
+        """Replace texts from memory by ids, and add crosses."""
         texts = texts_of(columns, self._shorthand)
         if self._expand is None or not (texts or self._shorthand.crosses):
             return
@@ -367,9 +367,9 @@ class Binder:
         columns |= kept
 
     def _plain(self, columns: dict[str, Column]) -> None:
-        """Make numbers of integers that the model takes as such, and int64 of other uint64.
+        """Convert integers that the model takes as numbers, and other uint64 columns to int64.
 
-        What other uses need as it is in the data is kept for them.
+        Columns that other uses need as they are in the data are kept for them.
         """
         plain = plain_integers(columns, self._numbers, self.stacks.values(), self.dtype)
         for name in plain.keys() & {*self._settings.keys, self._settings.group}:
@@ -385,5 +385,5 @@ class Binder:
 
 
 def _key(name: str) -> str:
-    """Under which name a column is kept as it is in the data, where the model sees it otherwise."""
+    """Return the name under which the original column is kept if the model's is converted."""
     return f"key:{name}"

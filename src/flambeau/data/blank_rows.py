@@ -1,4 +1,4 @@
-"""Rows of a schema with nothing in them: zeros, empty texts, lists of one of these."""
+"""Blank rows of a schema: zeros, empty texts, and lists of one of these."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ _DENSE = 1
 
 
 def blank_rows(schema: pa.Schema, rows: int, *, gaps: bool = False) -> pa.RecordBatch:
-    """`rows` rows whose columns have the types of the schema; of types without a zero, null.
+    """Return `rows` rows with the types of the schema; types without a zero have nulls.
 
-    With `gaps`, the last value of each column that may have nulls is one.
+    With `gaps`, the last value of each nullable column is null.
     """
     columns = []
     for field in schema:

@@ -1,4 +1,4 @@
-"""Which kind of data the user gave."""
+"""Detection of the kind of data that the user gave."""
 
 import inspect
 import sys
@@ -12,7 +12,7 @@ from flambeau.config import (
 
 
 def takes_an_argument(function: Callable[..., Any]) -> bool:
-    """Whether it must be given something: `f(shard)`, and not `f()`."""
+    """Return whether a function has a required argument: `f(shard)`, and not `f()`."""
     return any(
         parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
@@ -21,13 +21,13 @@ def takes_an_argument(function: Callable[..., Any]) -> bool:
 
 
 def is_paths(data: Any) -> bool:
-    """Whether it is a path, or a list of them."""
+    """Return whether it is a path, or a list of paths."""
     several = data if isinstance(data, list | tuple) and data else [data]
     return all(isinstance(each, str | Path) for each in several)
 
 
 def as_files(data: Any) -> FileData:
-    """The files that a path, or a list of them, stands for."""
+    """Return the files that a path, or a list of paths, stands for."""
     several = isinstance(data, list | tuple)
     return FileData(path=tuple(map(str, data)) if several else str(data))
 
@@ -39,7 +39,7 @@ def files(
     share: tuple[float, float] | None = None,
     **options: Any,
 ) -> FileData:
-    """Return files as data: with their format, unless it can be found out, and its options.
+    """Return files as data, with their format, unless it can be detected, and its options.
 
     `fb.files("u.data", format="tsv", names=["user", "item", "rating", "time"])`
 
@@ -50,7 +50,7 @@ def files(
 
 
 def is_arrays(data: Any) -> bool:
-    """Arrays or tensors, or a tuple, list or dict; a tensor exists only if torch is loaded."""
+    """Return whether it is an array, tensor, tuple, list or dict; torch need not be loaded."""
     if isinstance(data, tuple | list | Mapping):
         return True
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")

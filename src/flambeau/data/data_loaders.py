@@ -1,4 +1,4 @@
-"""A torch DataLoader where data is expected: its rows, and the settings that are taken over."""
+"""Handling of a torch DataLoader given as data: its rows, and the settings taken from it."""
 
 import sys
 from collections.abc import Mapping
@@ -9,13 +9,16 @@ from flambeau.errors import ConfigError
 
 
 def is_data_loader(data: Any) -> bool:
-    """Return whether it is a torch DataLoader; there is none unless torch is loaded."""
+    """Return whether it is a torch DataLoader, without loading torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(data, torch.utils.data.DataLoader)
 
 
 def refuse_data_loader(data: Any, name: str) -> None:
-    """Refuse a DataLoader that a function made on a worker, which is too late for its settings."""
+    """Raise `ConfigError` for a DataLoader that a function made on a worker.
+
+    It is too late then to use its settings.
+    """
     if is_data_loader(data):
         raise ConfigError(
             f"{name} gave a DataLoader; give the DataLoader itself (train=loader), or let the "
@@ -40,7 +43,7 @@ def rows_of(loader: Any, name: str) -> Any:
 def taken_over(
     loader: Any, batch_size: int | None, loading: Loading | Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return `batch_size` and `loading` of `fit`: those given, and else those of the DataLoader."""
+    """Return `batch_size` and `loading` of `fit`: those given, or else those of the DataLoader."""
     from torch.utils.data import RandomSampler
 
     size = loader.batch_size if batch_size is None else batch_size
@@ -56,7 +59,7 @@ def taken_over(
 
 
 def _trouble(loader: Any, name: str) -> str | None:
-    """Return why the rows of a DataLoader cannot be dealt out, and what to give instead."""
+    """Return why a DataLoader's rows cannot be distributed and what to give instead, or None."""
     from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SequentialSampler
 
     own_way = "a function f(shard) that makes a DataLoader for each worker"

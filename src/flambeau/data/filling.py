@@ -1,4 +1,4 @@
-"""Numbers in the place of those that are missing."""
+"""Replacement of missing numbers."""
 
 import copy
 from collections.abc import Collection, Iterable, Mapping
@@ -17,11 +17,12 @@ Fill = float | Mapping[str, float] | None
 
 @final
 class Filling:
-    """What stands for missing numbers in `columns`: one number for all, or some by name.
+    """Replacement of missing numbers in `columns`: one number for all, or some by name.
 
-    A column that is named holds numbers, also if they are integers. One number for all is for
-    floating-point columns, for integers that are in one of `stacks` with such, and for `numbers`:
-    integers that the model takes as numbers, of which none may be missing without it.
+    Columns that are named hold numbers, even if they are integers. One number for all applies to
+    floating-point columns, to integers in one of `stacks` with such columns, and to `numbers`.
+    These are integers that the model takes as numbers; without a replacement, none of them may be
+    missing.
     """
 
     def __init__(
@@ -38,17 +39,17 @@ class Filling:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns in which it may put numbers."""
+        """Columns in which it may replace values."""
         return frozenset(self._fill)
 
     def with_numbers(self, numbers: frozenset[str]) -> "Filling":
-        """The same for a model that takes these columns as numbers."""
+        """Return the same replacement for a model that takes these columns as numbers."""
         changed = copy.copy(self)
         changed._numbers = numbers
         return changed
 
     def in_records(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """The records with integers that may be missing as floating-point numbers, filled."""
+        """Return the records with integers that may be missing as filled floating-point numbers."""
         self._require_numbers(records)
         for name in self._integers(records.schema):
             numbers = records.column(name).cast(pa.float64(), safe=False)
@@ -57,7 +58,7 @@ class Filling:
         return records
 
     def in_columns(self, columns: dict[str, Column]) -> None:
-        """Put numbers in the place of NaN."""
+        """Replace NaN by the given numbers, in place."""
         for name, value in self._fill.items():
             column = columns.get(name)
             if isinstance(column, torch.Tensor) and column.is_floating_point():

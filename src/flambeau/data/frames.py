@@ -1,4 +1,4 @@
-"""Data frames of pandas, of Polars and of whatever else speaks Arrow, as Arrow tables."""
+"""Data frames of pandas, Polars and other libraries that export Arrow, as Arrow tables."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from flambeau.errors import DataError
 
 
 def as_table(data: Any, name: str) -> pa.Table:
-    """The columns of a frame, in types of which rows can be taken; `name` is for messages.
+    """Return the columns of a frame, in types of which rows can be taken; `name` is for messages.
 
     The index of a pandas frame is left out. Vectors, which are lists of floating-point numbers,
-    have their length in their type if all are equally long.
+    have their length in their type if all have the same length.
     """
     try:
         if is_pandas(data):
@@ -31,7 +31,7 @@ def as_table(data: Any, name: str) -> pa.Table:
 
 
 def as_one_batch(table: pa.Table, name: str) -> pa.RecordBatch:
-    """The rows of a table in one piece; an error if there are none."""
+    """Return the rows of a table in one batch; raise `DataError` if there are none."""
     if not table.num_rows or not table.num_columns:
         raise DataError(f"{name} has no {'rows' if table.num_columns else 'columns'}")
     (batch,) = table.combine_chunks().to_batches()
@@ -57,7 +57,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type with room for any number of texts or lists, of which Arrow can take rows."""
+    """Return the type with room for any number of texts or lists, of which Arrow can take rows."""
     types = pa.types
     if types.is_dictionary(kind):
         return _plain_type(kind.value_type)

@@ -14,17 +14,17 @@ from flambeau.errors import ConfigError, DataError
 
 @final
 class ImageTransform:
-    """Applies the settings `Images` to the image column of a batch.
+    """Transform that applies the settings `Images` to the image column of a batch.
 
-    Random numbers depend on the seed and the batch's epoch and index alone, so that reading ahead
-    or resuming does not change them.
+    Random numbers depend only on the seed and the batch's epoch and index, so reading ahead or
+    resuming does not change them.
     """
 
     def __init__(self, settings: Images) -> None:
         self._settings = settings
 
     def __call__(self, batch: Batch, *, train: bool, seed: int) -> Batch:
-        """The batch with its images [batch, channels, h, w] transformed; the others as they are."""
+        """Return the batch with its images [batch, channels, h, w] transformed."""
         name, images = self._find(batch)
         if train:
             images = self._augment(images, _generator(seed, batch.epoch, batch.index))
@@ -43,7 +43,7 @@ class ImageTransform:
         return next(iter(found.items()))
 
     def _augment(self, images: torch.Tensor, random: np.random.Generator) -> torch.Tensor:
-        """Crops and flips; both are always drawn, so that one setting does not change the other."""
+        """Crop and flip; both are always drawn, so that one setting does not change the other."""
         padding, count = self._settings.crop_padding, len(images)
         offsets = torch.from_numpy(random.integers(0, 2 * padding + 1, (2, count, 1)))
         flips = torch.from_numpy(random.integers(0, 2, (count, 1)).astype(bool))
@@ -68,7 +68,7 @@ class ImageTransform:
 
 
 def _pick(images: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    """Of each image the pixels at its `rows` [batch, h] and `columns` [batch, w]."""
+    """Return the pixels of each image at its `rows` [batch, h] and `columns` [batch, w]."""
     batch, channels, _, width = images.shape
     places = (rows[:, :, None] * width + columns[:, None, :]).reshape(batch, 1, -1)
     picked = images.flatten(2).gather(2, places.expand(-1, channels, -1))

@@ -1,4 +1,4 @@
-"""Integers in columns: ids, or numbers that the model takes as such."""
+"""Integer columns: ids, or numbers that the model takes as such."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -17,9 +17,10 @@ def plain_integers(
     stacks: Iterable[tuple[str, ...]],
     dtype: torch.dtype,
 ) -> dict[str, Tensor]:
-    """The columns of integers that change: those among `numbers` become `dtype`, uint64 int64.
+    """Return the integer columns that change: those among `numbers` become `dtype`, uint64 int64.
 
-    uint64 that is stacked with floating-point numbers becomes `dtype`, too. Others keep their bits.
+    uint64 columns that are stacked with floating-point columns become `dtype`, too. Others keep
+    their bits.
     """
     floats = {name for name, column in columns.items() if _is_floating(column)}
     beside = set().union(*(stack for stack in stacks if floats.intersection(stack)))
@@ -36,7 +37,7 @@ def plain_integers(
 
 
 def ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged:
-    """The column, of which a model can take something."""
+    """Return the column, which must be one that a model can take."""
     column = columns[name]
     if isinstance(column, np.ndarray):
         raise DataError(
@@ -47,7 +48,7 @@ def ids_or_numbers(columns: Mapping[str, Column], name: str) -> Tensor | Jagged:
 
 
 def holds_ids(column: Column) -> bool:
-    """Whether a column can be looked up."""
+    """Return whether a column holds ids, for lookups."""
     return isinstance(column, Jagged) or column.dtype == torch.int64
 
 

@@ -15,18 +15,18 @@ from flambeau.errors import DataError, ModelError, NotATensorError
 @final
 @dataclass(frozen=True, eq=False)
 class Jagged:
-    """Bags of ids, `width` of them in each row, one row's behind the other's.
+    """Bags of ids, `width` in each row, stored row by row.
 
-    `ids` (int64 [n]) are those of all bags; `offsets` (int64 [rows * width + 1]) say where each bag
-    begins, and the last one ends. `values` [n] weigh the ids, `fields` (int64 [n]) say where they
-    come from; either may be None. A bag may be empty: that is what a missing id is. `names` are the
-    columns of the bags in a row, for messages.
+    `ids` (int64 [n]) has the ids of all bags. `offsets` (int64 [rows * width + 1]) has the start of
+    each bag, and the end of the last one. `values` [n] are weights of the ids, `fields` (int64 [n])
+    their fields; either may be None. A bag may be empty, which stands for a missing id. `names` are
+    the columns of the bags in a row, for messages.
 
-    `row_shape` is set where every bag has at most one id, because the data has one in each place
-    or none: the shape of a row in the tensor that there would be if no id were missing.
+    `row_shape` is set if every bag has at most one id, because the data has one id or none in each
+    place: it is the shape of a row of the tensor that there would be if no id were missing.
 
-    It goes to `SparseEmbedding` as it is. torch's own functions do not take it; `dense`, `each` and
-    `by_field` give it another form.
+    Pass it to `SparseEmbedding` as it is. torch's own functions do not accept it; `dense`, `each`
+    and `by_field` convert it.
     """
 
     ids: Tensor
@@ -43,35 +43,35 @@ class Jagged:
         assert (len(self.offsets) - 1) % self.width == 0, "a whole number of rows"
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return (len(self.offsets) - 1) // self.width
 
     @property
     def lengths(self) -> Tensor:
-        """How many ids each bag has. [rows * width]"""
+        """Number of ids in each bag [rows * width]."""
         return self.offsets.diff()
 
     @property
     def rows(self) -> Tensor:
-        """The row of each id. [n]"""
+        """Row of each id [n]."""
         bags = torch.repeat_interleave(self.lengths)
         return bags if self.width == 1 else bags // self.width
 
     def slice(self, start: int, stop: int) -> "Jagged":
-        """Rows `start` to `stop`; ids are not copied."""
+        """Return rows `start` to `stop`; ids are not copied."""
         offsets = self.offsets[start * self.width : min(stop, len(self)) * self.width + 1]
         first, last = int(offsets[0]), int(offsets[-1])
         return self._of(lambda part: part[first:last], offsets - first)
 
     def take(self, rows: Tensor) -> "Jagged":
-        """The given rows, in that order, copied."""
+        """Return copies of the given rows, in that order."""
         count = len(rows) * self.width
         starts = self.offsets[:-1].view(-1, self.width)[rows].reshape(count)
         stops = self.offsets[1:].view(-1, self.width)[rows].reshape(count)
         return self._bags(starts, stops)
 
     def bags_at(self, places: Sequence[int]) -> "Jagged":
-        """The bags at some of the `width` places of each row, copied."""
+        """Return copies of the bags at some of the `width` places of each row."""
         chosen = torch.tensor(places)
         starts = self.offsets[:-1].view(-1, self.width)[:, chosen].reshape(-1)
         stops = self.offsets[1:].view(-1, self.width)[:, chosen].reshape(-1)
@@ -81,7 +81,7 @@ class Jagged:
         return replace(found, names=names, row_shape=row_shape)
 
     def to(self, device: torch.device) -> "Jagged":
-        """The same bags on `device`."""
+        """Return the same bags on `device`."""
 
         def move(part: Tensor) -> Tensor:
             return part.to(device, non_blocking=True)
@@ -89,7 +89,7 @@ class Jagged:
         return self._of(move, move(self.offsets))
 
     def each(self, width: int) -> "Jagged":
-        """Rows of exactly `width` ids as so many bags of one id."""
+        """Return rows of exactly `width` ids as `width` bags of one id."""
         wrong = (self.lengths != width).nonzero()
         if self.width != 1 or len(wrong):
             row = int(wrong[0]) if len(wrong) else 0
@@ -102,20 +102,20 @@ class Jagged:
         return replace(self, offsets=offsets, fields=None, width=width, row_shape=None)
 
     def by_field(self, count: int) -> "Jagged":
-        """The ids of each row in `count` bags, by their fields (0 to count - 1)."""
+        """Return the ids of each row in `count` bags, by their fields (0 to `count` - 1)."""
         if self.fields is None or self.width != 1:
             raise DataError("these ids have no fields; read them from libffm, or give columns")
         if len(self.fields) and not 0 <= int(self.fields.min()) <= int(self.fields.max()) < count:
             low, high = int(self.fields.min()), int(self.fields.max())
             raise DataError(f"fields go from {low} to {high}; the model has {count}, from 0 on")
-        from flambeau.data import jagged_kernels  # loads Numba, which few need
+        from flambeau.data import jagged_kernels  # loads Numba, which is rarely needed
 
         order, offsets = jagged_kernels.by_field(self.offsets, self.fields, count)
         regrouped = self._of(lambda part: part[order], offsets)
         return replace(regrouped, fields=None, width=count, row_shape=None)
 
     def dense(self, size: int) -> Tensor:
-        """Rows [rows, size] with `values` (1 without any) at the places that the ids name."""
+        """Return rows [rows, size] with `values` (default 1) at the positions given by the ids."""
         if len(self.ids) and not 0 <= int(self.ids.min()) <= int(self.ids.max()) < size:
             low, high = int(self.ids.min()), int(self.ids.max())
             raise DataError(f"ids go from {low} to {high}; a dense row has places 0 to {size - 1}")
@@ -124,18 +124,18 @@ class Jagged:
         return out.index_put_((self.rows, self.ids), values, accumulate=True)
 
     def plain(self) -> "Jagged":
-        """The same ids as bags of any length, without values and fields."""
+        """Return the same ids as bags of any length, without values and fields."""
         return replace(self, values=None, fields=None, row_shape=None)
 
     def in_places(self, missing: int) -> Tensor:
-        """The ids [rows, *row_shape], with `missing` where there is none."""
+        """Return the ids [rows, *row_shape], with `missing` where there is none."""
         assert self.row_shape is not None, "some bags may have several ids"
         out = self.ids.new_full((len(self.offsets) - 1,), missing)
         out[self.lengths == 1] = self.ids
         return out.view(len(self), *self.row_shape)
 
     def _bags(self, starts: Tensor, stops: Tensor, width: int | None = None) -> "Jagged":
-        """The bags from `starts` to `stops` [bags], in that order."""
+        """Return the bags from `starts` to `stops` [bags], in that order."""
         lengths = stops - starts
         offsets = _offsets(lengths)
         shifts = torch.repeat_interleave(starts - offsets[:-1], lengths)
@@ -145,14 +145,14 @@ class Jagged:
     def _of(
         self, change: Callable[[Tensor], Tensor], offsets: Tensor, width: int | None = None
     ) -> "Jagged":
-        """The same change to all that there is for each id."""
+        """Apply the same change to all per-id tensors."""
         values = None if self.values is None else change(self.values)
         fields = None if self.fields is None else change(self.fields)
         width = width or self.width
         return Jagged(change(self.ids), offsets, values, fields, width, row_shape=self.row_shape)
 
     def _refusal(self, what: str) -> str:
-        """Why torch does not take these bags, with the columns in which they are not one id."""
+        """Return the error message for `what`, naming the columns whose bags are not one id."""
         wrong: list[int] = (self.lengths != 1).nonzero().flatten().tolist() if self.names else []
         # Other rows of the block that was read may be the reason.
         columns = sorted({self.names[bag % self.width] for bag in wrong} or self.names)
@@ -183,7 +183,7 @@ class Jagged:
 def from_lists(
     bags: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None
 ) -> Jagged:
-    """One bag for each list of ids: `from_lists([[1, 2], [], [3]])`."""
+    """Make one bag for each list of ids: `from_lists([[1, 2], [], [3]])`."""
     lengths = torch.tensor([len(bag) for bag in bags], dtype=torch.int64)
     ids = torch.tensor([number for bag in bags for number in bag], dtype=torch.int64)
     flat = None if values is None else torch.tensor([value for bag in values for value in bag])
@@ -191,20 +191,20 @@ def from_lists(
 
 
 def from_rows(ids: Tensor) -> Jagged:
-    """One bag for each row of a tensor [rows] or [rows, length]."""
+    """Make one bag for each row of a tensor [rows] or [rows, length]."""
     length = 1 if ids.dim() == 1 else ids.shape[1]
     return Jagged(ids.reshape(-1).long(), torch.arange(len(ids) + 1) * length)
 
 
 def with_gaps(ids: Tensor, missing: int) -> Jagged:
-    """The ids [rows] or [rows, width] without those that are `missing`."""
+    """Return the ids [rows] or [rows, width] without those that are equal to `missing`."""
     whole = _one_id_bags(ids)
     there = whole.ids != missing
     return replace(whole, ids=whole.ids[there], offsets=_offsets(there.long()))
 
 
 def stack(members: Sequence[Tensor | Jagged]) -> Jagged:
-    """Columns beside each other: a row has the bags of all; a tensor [rows, k] has k of them."""
+    """Stack columns: a row has the bags of all; a tensor [rows, k] has k bags in each row."""
     parts = [part if isinstance(part, Jagged) else _one_id_bags(part) for part in members]
     width = sum(part.width for part in parts)
     lengths = torch.cat([part.lengths.view(len(part), part.width) for part in parts], dim=1)
@@ -220,7 +220,7 @@ def stack(members: Sequence[Tensor | Jagged]) -> Jagged:
 
 
 def concatenate(parts: Sequence[Tensor | Jagged]) -> Jagged:
-    """The rows of several columns of one width, one after the other."""
+    """Return the rows of several columns of one width, one after the other."""
     first = next((part for part in parts if isinstance(part, Jagged)), None)
     stacked = first is not None and (first.width > 1 or first.row_shape is not None)
     bags = _one_id_bags if stacked else from_rows
@@ -241,7 +241,7 @@ def concatenate(parts: Sequence[Tensor | Jagged]) -> Jagged:
 
 
 def one_id(ids: Tensor | Jagged, name: str) -> Tensor:
-    """The id [rows] that says which thing a row is about: that of its first field."""
+    """Return the id [rows] that identifies the subject of a row: that of its first field."""
     if isinstance(ids, Tensor):
         return ids if ids.dim() == 1 else ids[:, 0]
     first = ids.lengths.view(len(ids), ids.width)[:, 0]
@@ -263,7 +263,7 @@ def _one_id_bags(ids: Tensor) -> Jagged:
 
 
 def _places(parts: Sequence[Jagged], offsets: Tensor, width: int) -> list[Tensor]:
-    """Where each part's ids go among those of all."""
+    """Return the positions of each part's ids among all ids."""
     places, first = [], 0
     starts = offsets[:-1].view(-1, width)
     for part in parts:

@@ -1,4 +1,4 @@
-"""Regrouping the ids of jagged columns."""
+"""Kernels that regroup the ids of jagged columns."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from flambeau.kernels.compiled import kernel
 
 @kernel
 def _by_field(offsets: Any, fields: Any, count: int, order: Any, bags: Any) -> None:
-    """A stable counting sort of each row; `bags` [rows * count + 1] become the new offsets."""
+    """Sort each row by field (stable counting sort); `bags` [rows * count + 1] are new offsets."""
     place = np.empty(count, np.int64)
     for row in range(offsets.size - 1):
         place[:] = 0
@@ -30,7 +30,7 @@ def _by_field(offsets: Any, fields: Any, count: int, order: Any, bags: Any) -> N
 
 
 def by_field(offsets: Tensor, fields: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The order that groups each row's ids by field, and where the groups begin."""
+    """Return the order that groups each row's ids by field, and the offsets of the groups."""
     order = np.empty(len(fields), np.int64)
     bags = np.empty((len(offsets) - 1) * count + 1, np.int64)
     _by_field(offsets.numpy(), fields.numpy(), count, order, bags)

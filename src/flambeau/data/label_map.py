@@ -1,4 +1,4 @@
-"""Labels as the loss takes them: numbers, and others in the place of those in the data."""
+"""Mapping of the data's labels to the numbers that the loss expects."""
 
 from collections.abc import Mapping
 
@@ -12,9 +12,9 @@ from flambeau.errors import DataError
 
 
 def map_labels(label: Tensor, mapping: Mapping[float, float], column: str) -> Tensor:
-    """The labels that `mapping` gives; NaN, a missing label, stays.
+    """Return the labels mapped by `mapping`; NaN, a missing label, remains.
 
-    Integers become int64 if all that `mapping` gives are integers, and float32 otherwise.
+    Integers become int64 if all values of `mapping` are integers, and float32 otherwise.
     """
     whole = all(value.is_integer() for value in mapping.values())
     dtype = label.dtype if label.is_floating_point() else torch.int64 if whole else torch.float32
@@ -33,13 +33,13 @@ def map_labels(label: Tensor, mapping: Mapping[float, float], column: str) -> Te
 
 
 def refuse_text(column: Column | None, what: str) -> None:
-    """Refuse a column of texts or lists where numbers are needed."""
+    """Raise `DataError` if a column has texts or lists where numbers are needed."""
     if isinstance(column, np.ndarray):
         raise DataError(f"{what} holds text or lists, not numbers; make numbers of it in the data")
 
 
 def numbers_in(batch: Batch, name: str) -> Tensor:
-    """The column, which must hold numbers."""
+    """Return the column; raise `DataError` if it does not hold numbers."""
     column = batch[name]
     if not isinstance(column, Tensor):
         raise DataError(

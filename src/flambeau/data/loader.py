@@ -1,4 +1,4 @@
-"""From a source and a plan to the batches of one worker, step by step."""
+"""Loaders: from a source and a plan to the batches of one worker, step by step."""
 
 import os
 import tempfile
@@ -27,17 +27,17 @@ from flambeau.errors import ConfigError, UserError
 
 Transform = Callable[[Batch], Batch]
 
-#: Row numbers are computed for this many steps at a time.
+#: Number of steps for which row numbers are computed at a time.
 PLAN_AHEAD = 64
-#: Of the 107 bytes of a socket's path, multiprocessing takes 32 (/pymp-xxxxxxxx/listener-xxxxxxxx).
+#: multiprocessing uses 32 of the 107 bytes of a socket's path (/pymp-xxxxxxxx/listener-xxxxxxxx).
 LONGEST_FOLDER = 75
 
 
 @dataclass(frozen=True)
 class StepRows:
-    """One step of one worker: its batch (None: no rows left) and the rows of all workers.
+    """One step of one worker: its batch (None: no rows left) and the number of rows of all workers.
 
-    `all_rows` is None when only the workers together can know it.
+    `all_rows` is None if only the workers together can determine it.
     """
 
     batch: Batch | None
@@ -48,7 +48,7 @@ Steps = ReadAhead[StepRows] | Generator[StepRows, None, None]
 
 
 class Loader(ABC):
-    """The batches of one worker, read by a thread unless `read_ahead` is 0."""
+    """Batches of one worker, read by a thread unless `read_ahead` is 0."""
 
     def __init__(self, binder: Binder, transform: Transform | None, read_ahead: int) -> None:
         self._binder = binder
@@ -56,17 +56,17 @@ class Loader(ABC):
         self._read_ahead = read_ahead
 
     def epoch(self, epoch: int, first: int = 0, start: int = 0) -> Steps:
-        """The steps of an epoch from step `first`; the epoch begins at row `start`."""
+        """Return the steps of an epoch from step `first`; the epoch begins at row `start`."""
         steps = self._prepared(epoch, first, start)
         return ReadAhead(steps, self._read_ahead) if self._read_ahead else steps
 
     @abstractmethod
     def steps(self, start: int = 0) -> int | None:
-        """Steps of an epoch, if they can be known."""
+        """Return the number of steps of an epoch, or None if it is unknown."""
 
     @abstractmethod
     def _read(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
-        """The steps, assembled but not transformed."""
+        """Yield the steps, assembled but not transformed."""
 
     def _prepared(self, epoch: int, first: int, start: int) -> Generator[StepRows, None, None]:
         for index, step in enumerate(self._read(epoch, first, start), start=first):
@@ -80,7 +80,7 @@ class Loader(ABC):
 
 @final
 class IndexedLoader(Loader):
-    """Batches of rows by number, from memory or by processes that run the Dataset's code."""
+    """Batches of rows by number, from memory or from processes that run the Dataset's code."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class IndexedLoader(Loader):
         loading: Loading,
         processes: int,
     ) -> None:
-        # Taking rows out of memory is no wait that a thread could hide.
+        # Copying rows from memory involves no waiting that a thread could hide.
         copies_only = source.in_memory and transform is None and not processes
         super().__init__(binder, transform, 0 if copies_only else loading.read_ahead)
         self._source, self._plan, self._worker = source, plan, worker
@@ -101,7 +101,7 @@ class IndexedLoader(Loader):
             _require_short_folder()
 
     def steps(self, start: int = 0) -> int:
-        """Steps of an epoch."""
+        """Return the number of steps of an epoch."""
         return self._plan.steps(start)
 
     def _read(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
@@ -129,7 +129,7 @@ class IndexedLoader(Loader):
         take = _Take(self._source, self._binder.columns)
         if not self._processes:
             return map(take, indices)
-        # The sampler must be cheap to iterate in the parent: it is the plan itself.
+        # Iterating over the sampler in the parent must be cheap: it is the plan itself.
         return iter(
             torch.utils.data.DataLoader(
                 take,
@@ -143,7 +143,10 @@ class IndexedLoader(Loader):
 
 
 def _require_short_folder() -> None:
-    """With a longer one, torch would lose batches without a word, and wait for them for ever."""
+    """Raise `ConfigError` if the temporary folder's path is too long for torch's sockets.
+
+    With such a path, torch would lose batches without an error and wait for them forever.
+    """
     folder = tempfile.gettempdir()
     if len(os.fsencode(folder)) > LONGEST_FOLDER:
         raise ConfigError(
@@ -157,7 +160,7 @@ def _as_it_is(batch: Any) -> Any:
 
 
 class _Sampler:
-    """Makes an iterator of row numbers look like a sampler."""
+    """Sampler that wraps an iterator of row numbers."""
 
     def __init__(self, indices: Iterator[np.ndarray]) -> None:
         self._indices = indices
@@ -179,12 +182,12 @@ class _Take(torch.utils.data.Dataset[Any]):
         try:
             return self(rows)
         except UserError as error:
-            return error  # as it is; torch would wrap it into a traceback of its process
+            return error  # unchanged; torch would wrap it into a traceback of its process
 
 
 @final
 class StreamedLoader(Loader):
-    """Batches of shards that are read in sequence and mixed in windows of rows."""
+    """Batches of shards that are read in sequence and shuffled in windows of rows."""
 
     def __init__(
         self,
@@ -198,11 +201,11 @@ class StreamedLoader(Loader):
         super().__init__(binder, transform, loading.read_ahead)
         self._source, self._plan, self._worker = source, plan, worker
         self._shards = source.shards()
-        # A whole number of batches, so that where a window begins follows from the step alone.
+        # A multiple of the batch size, so that the start of a window follows from the step alone.
         self._window = loading.window(plan.batch_size)
 
     def steps(self, start: int = 0) -> int:
-        """Steps of an epoch."""
+        """Return the number of steps of an epoch."""
         return self._plan.steps(start)
 
     def _read(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
@@ -228,7 +231,7 @@ class StreamedLoader(Loader):
             skip = 0
 
     def _blocks(self, epoch: int, skip: int) -> Iterator[Batch]:
-        """The worker's rows in the plan's order, from row `skip`, in blocks as they are read."""
+        """Yield blocks of the worker's rows as they are read, in the plan's order, from `skip`."""
         for piece in self._plan.pieces(epoch, self._worker):
             rows = piece.stop - piece.start
             if skip >= rows:
@@ -242,7 +245,7 @@ class StreamedLoader(Loader):
 
 @final
 class IterableLoader(Loader):
-    """Batches from the user's own iterator. To go on in an epoch, it is read from its start."""
+    """Batches of the user's own iterator. To resume in an epoch, it is read from its start."""
 
     def __init__(
         self,
@@ -257,7 +260,7 @@ class IterableLoader(Loader):
         self._source, self._share, self._batch_size = source, share, batch_size
 
     def steps(self, start: int = 0) -> None:
-        """Not known before the iterator has ended."""
+        """Return None: the number of steps is unknown until the iterator ends."""
         return
 
     def _read(self, epoch: int, first: int, start: int) -> Iterator[StepRows]:
@@ -268,7 +271,7 @@ class IterableLoader(Loader):
 
 
 def cut(blocks: Iterator[Batch], size: int) -> Iterator[Batch]:
-    """The same rows in batches of `size`; views where a batch lies within one block."""
+    """Yield the same rows in batches of `size`: views if a batch is within one block."""
     waiting: list[Batch] = []
     rows = 0
     for block in blocks:
@@ -293,14 +296,14 @@ def cut(blocks: Iterator[Batch], size: int) -> Iterator[Batch]:
 def mix(
     window: Batch, key: Sequence[int], size: int, skip: int, stop: int | None = None
 ) -> Iterator[Batch]:
-    """The rows of a window in the random order of a key, from row `skip` to `stop`, in batches."""
+    """Yield rows `skip` to `stop` of a window, shuffled by `key`, in batches of `size`."""
     order = torch.from_numpy(np.random.default_rng(key).permutation(window.size)[:stop])
     for begin in range(skip, len(order), size):
         yield window.take(order[begin : begin + size])
 
 
 def in_order(source: Source, binder: Binder, batch_size: int) -> Iterator[Batch]:
-    """All rows of a source in their own order, for one process that evaluates or predicts."""
+    """Yield all rows of a source in their own order, for one process that evaluates or predicts."""
     if isinstance(source, IterableSource):
         return map(binder.assemble, source.batches(Share(0, 1, 0, 0), batch_size))
     if isinstance(source, IndexedSource):

@@ -1,4 +1,4 @@
-"""Which columns go to which parameters of `forward`."""
+"""Assignment of columns to the parameters of `forward`."""
 
 import inspect
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from flambeau.config.settings import close_to
 from flambeau.data.parameters import batch_parameter
 from flambeau.errors import DataError, ModelError
 
-#: The name of columns that are stacked for a parameter that is not named.
+#: Name of the stack of columns for a parameter that is not named.
 STACKED = "inputs"
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -23,9 +23,10 @@ def match(
     positional: tuple[str, ...],
     parameters: Parameters,
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Columns that go by position, and `{parameter: column}`; stacks by their names.
+    """Return the columns that are passed by position, and `{parameter: column}`.
 
-    `inputs` is the setting, `columns` are those of the data, `positional` those without a name.
+    Stacks are referred to by their names. `inputs` is the setting, `columns` are those of the data,
+    `positional` those of unnamed data.
     """
     if isinstance(inputs, Mapping):
         return (), _given(inputs, parameters)
@@ -37,12 +38,12 @@ def match(
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Names in a message."""
+    """Return names for a message, quoted."""
     return ", ".join(f"'{name}'" for name in names)
 
 
 def require_column(name: str, columns: tuple[str, ...]) -> None:
-    """Raise an error that helps if the data has no such column."""
+    """Raise a `DataError` with a hint if the data has no such column."""
     if name in columns:
         return
     if set(name.split(":", 1)) <= set(columns):
@@ -55,7 +56,7 @@ def require_column(name: str, columns: tuple[str, ...]) -> None:
 
 
 def _delimiter_hint(columns: tuple[str, ...]) -> str:
-    """What to change if the names of all columns were read as one."""
+    """Return a hint if the names of all columns were read as one."""
     found = next((sign for sign in ";\t|" if sign in columns[0]), None) if columns else None
     if len(columns) != 1 or found is None:
         return ""

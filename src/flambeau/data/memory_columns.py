@@ -1,4 +1,4 @@
-"""Columns of a batch as Arrow's, for operations on them."""
+"""Columns of a batch as Arrow arrays, for operations on them."""
 
 from collections.abc import Mapping
 
@@ -13,12 +13,12 @@ from flambeau.data.raw_columns import Expand, Shorthand
 
 
 def texts_of(columns: Mapping[str, Column], shorthand: Shorthand) -> set[str]:
-    """The inputs that are texts in memory."""
+    """Return the inputs that are texts in memory."""
     return {name for name in shorthand.salts if isinstance(columns.get(name), np.ndarray)}
 
 
 def expand_columns(columns: dict[str, Column], shorthand: Shorthand, expand: Expand) -> None:
-    """Put ids in the place of texts, and crosses beside what they are made of."""
+    """Replace texts by ids, and add crosses, in place."""
     crosses = shorthand.crosses
     changed = texts_of(columns, shorthand)
     needed = changed.union(*crosses.values())
@@ -31,7 +31,7 @@ def expand_columns(columns: dict[str, Column], shorthand: Shorthand, expand: Exp
 
 
 def as_records(columns: Mapping[str, Column]) -> pa.RecordBatch:
-    """The columns as a record batch; bags are lists, and rows of several numbers, too."""
+    """Return the columns as a record batch; bags and rows of several numbers become lists."""
     return pa.record_batch({name: _array(column) for name, column in columns.items()})
 
 

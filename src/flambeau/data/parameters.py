@@ -1,4 +1,4 @@
-"""The parameters of `forward`: what they are called, and what they want."""
+"""Parameters of `forward`: their names, and the kinds of arguments that they accept."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from flambeau.errors import ModelError
 
 
 def parameters_of(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """By name, in their order."""
+    """Return the parameters by name, in order; raise `ModelError` if there is no signature."""
     try:
         return dict(inspect.signature(forward).parameters)
     except (TypeError, ValueError) as error:
@@ -18,20 +18,20 @@ def parameters_of(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def is_batch(annotation: Any) -> bool:
-    """Whether a parameter with this annotation is given the whole batch."""
+    """Return whether a parameter with this annotation receives the whole batch."""
     if isinstance(annotation, str):
         return annotation.rsplit(".", 1)[-1] == "Batch"
     return annotation is Batch
 
 
 def takes_bags(annotation: Any) -> bool:
-    """Whether a parameter with this annotation may be given a `Jagged`."""
+    """Return whether a parameter with this annotation accepts a `Jagged`."""
     if isinstance(annotation, str):
         return annotation.endswith("Ids") or "Jagged" in annotation
     return annotation is Jagged or Jagged in get_args(annotation)
 
 
 def batch_parameter(parameters: Mapping[str, inspect.Parameter]) -> str | None:
-    """The parameter annotated `Batch`, also when annotations are strings."""
+    """Return the parameter annotated `Batch`, even if annotations are strings."""
     names = (name for name, parameter in parameters.items() if is_batch(parameter.annotation))
     return next(names, None)

@@ -1,4 +1,4 @@
-"""Files of features that a pipeline has prepared, as far as others need to know them."""
+"""Detection of files of features that a pipeline has prepared."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Any
 
 from flambeau.config import FileData
 
-#: The file of a prepared folder that says what it holds.
+#: File in a prepared folder that describes its content.
 PREPARED = "prepared.json"
 
 
 def prepared_folder(data: Any) -> Path | None:
-    """Return the prepared folder that files are in; None if there is none."""
+    """Return the prepared folder that contains these files; None if there is none."""
     paths = data.path if isinstance(data, FileData) else data
     if not isinstance(paths, str | Path):
         paths = next(iter(paths), "") if isinstance(paths, list | tuple) else ""
@@ -25,7 +25,7 @@ def prepared_folder(data: Any) -> Path | None:
 
 
 def prepared_by(data: Any) -> str | None:
-    """Return the digest of the pipeline that has prepared some files; None if none has."""
+    """Return the digest of the pipeline that prepared these files; None if none did."""
     folder = prepared_folder(data)
     if folder is None:
         return None

@@ -1,6 +1,6 @@
-"""What stands between a source of raw columns and a binder: the features that are made of them.
+"""Interface between binders and the features that are made from raw columns of a source.
 
-Pipelines of features are above this package, so that binders know them by what is here only.
+Pipelines of features are in a layer above this package, so binders only know what is defined here.
 """
 
 from abc import ABC, abstractmethod
@@ -15,8 +15,9 @@ import pyarrow as pa
 class Shorthand:
     """Operations that a job's `hash=` and `crosses=` stand for.
 
-    `salts` are the columns whose texts become ids by hash, with their salts; `crosses` the columns
-    to make, with those that they are made of. `unused` are columns that nothing else needs.
+    `salts` has the columns whose texts become ids by hash, with their salts; `crosses` has the
+    columns to make, with the columns that they combine. `unused` are columns that nothing else
+    needs.
     """
 
     salts: Mapping[str, str]
@@ -25,7 +26,7 @@ class Shorthand:
 
 
 class Operations(Protocol):
-    """Operations on rows of certain types, which make rows with the columns of `schema`."""
+    """Operations on rows of given types; the resulting rows have the columns of `schema`."""
 
     schema: pa.Schema
 
@@ -37,21 +38,21 @@ Expand = Callable[[Shorthand, pa.Schema], Operations]
 
 
 class RawReader(ABC):
-    """Makes some features of record batches; `columns` are the raw ones that it reads."""
+    """Reader that makes some features from record batches; `columns` are the raw ones needed."""
 
     columns: tuple[str, ...]
 
     @abstractmethod
     def __call__(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the needed features, and needed columns that stay as they are."""
+        """Return the needed features, and needed columns that are not changed."""
 
 
 class Features(ABC):
-    """The features that can be made of a source's columns."""
+    """Features that can be made from a source's columns."""
 
-    #: Their names, and those of columns that stay as they are.
+    #: Names of the features, and of columns that are not changed.
     columns: tuple[str, ...]
 
     @abstractmethod
     def reader(self, needed: Sequence[str]) -> RawReader:
-        """Return what makes the needed features."""
+        """Return a reader for the needed features."""

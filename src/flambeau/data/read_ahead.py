@@ -1,4 +1,4 @@
-"""Reading the next batches in a thread while this one trains."""
+"""Reading of the next batches in a thread, while the current one trains."""
 
 import queue
 import threading
@@ -12,7 +12,7 @@ _END = object()
 
 @final
 class ReadAhead(Generic[Item]):
-    """An iterator over `source`, at most `depth` items ahead. Close it when done early."""
+    """An iterator that reads `source` at most `depth` items ahead. Close it when done early."""
 
     def __init__(self, source: Iterator[Item], depth: int) -> None:
         self._queue: queue.Queue[Any] = queue.Queue(maxsize=depth)
@@ -35,7 +35,7 @@ class ReadAhead(Generic[Item]):
         raise StopIteration
 
     def close(self) -> None:
-        """Stop reading; waits for the item being read."""
+        """Stop reading; wait for the item that is being read."""
         self._closed.set()
         while self._thread.is_alive():
             try:

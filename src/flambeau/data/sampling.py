@@ -1,4 +1,4 @@
-"""Training on a part of the rows whose label is 0."""
+"""Training on a share of the rows whose label is 0."""
 
 from dataclasses import replace
 from typing import final
@@ -12,17 +12,18 @@ from flambeau.errors import DataError
 
 @final
 class KeepNegatives:
-    """Leaves out rows with label 0 but for a share of them, chosen by seed, epoch and place.
+    """Transform that leaves out all but a share of the rows with label 0.
 
-    The same seed and number of workers leave out the same rows. If nothing would be left of a
-    batch, one row stays without a label, which counts nothing.
+    The choice depends on the seed, epoch and index of a batch, so the same seed and number of
+    workers leave out the same rows. If no row of a batch would remain, one remains without a label,
+    which contributes nothing.
     """
 
     def __init__(self, share: float, label: str, seed: int) -> None:
         self._share, self._label, self._seed = share, label, seed
 
     def __call__(self, batch: Batch) -> Batch:
-        """The rows to train on; `left_out` says how many others there were."""
+        """Return the batch with the rows to train on; its `left_out` counts the others."""
         label = batch[self._label]
         if not isinstance(label, torch.Tensor) or label.numel() != batch.size:
             raise DataError(

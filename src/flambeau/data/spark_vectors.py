@@ -1,4 +1,4 @@
-"""Spark's vectors, as they come in Arrow: struct<type, size, indices, values>."""
+"""Spark's vectors in Arrow: struct<type, size, indices, values>."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +15,14 @@ _DENSE = 1
 
 
 def is_vector(kind: pa.DataType) -> bool:
-    """Whether a column holds vectors."""
+    """Return whether a column holds vectors."""
     return bool(pa.types.is_struct(kind)) and tuple(field.name for field in kind) == _MEMBERS
 
 
 def vectors(column: pa.Array, *, sparse: bool, narrow: bool = False) -> Tensor | Jagged:
-    """A tensor [rows, size]; with `sparse` what is not zero as bags of positions with values.
+    """Return a tensor [rows, size]; with `sparse`, bags of positions with nonzero values.
 
-    With `narrow` the numbers are float32.
+    With `narrow`, the numbers are float32.
     """
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
@@ -32,7 +32,7 @@ def vectors(column: pa.Array, *, sparse: bool, narrow: bool = False) -> Tensor |
     lengths = pc.list_value_length(values).to_numpy(zero_copy_only=False)
     dense = column.field("type").to_numpy(zero_copy_only=False) == _DENSE
     sizes = column.field("size").to_numpy(zero_copy_only=False)
-    # Dense ones do not say their size.
+    # Dense vectors have no `size`.
     sizes = np.where(dense, lengths, np.nan_to_num(sizes)).astype(np.int64)
     if not sparse and dense.all() and _all_equal(sizes):
         return entries.reshape(len(column), -1)
@@ -43,7 +43,7 @@ def vectors(column: pa.Array, *, sparse: bool, narrow: bool = False) -> Tensor |
 
 
 def _places(column: pa.Array, lengths: np.ndarray, dense: np.ndarray) -> np.ndarray:
-    """The position of each value within its vector."""
+    """Return the position of each value within its vector."""
     starts = np.cumsum(lengths) - lengths
     places: np.ndarray = np.arange(lengths.sum(), dtype=np.int64) - np.repeat(starts, lengths)
     named = column.field("indices").flatten().to_numpy(zero_copy_only=False)

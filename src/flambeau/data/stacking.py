@@ -1,4 +1,4 @@
-"""Several columns side by side, as one input of a model."""
+"""Stacking of several columns as one input of a model."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -11,12 +11,12 @@ from flambeau.data import jagged
 from flambeau.data.jagged import Jagged
 from flambeau.errors import DataError
 
-#: Types of columns that can be put beside each other as they are.
+#: Types of columns that can be stacked without conversion.
 _FLAT = {pa.int64(), pa.float32(), pa.float64()}
 
 
 def text_among_numbers(name: str) -> str:
-    """What is wrong with a column of texts among numbers, and how the texts are found."""
+    """Return the message about a column of texts among numbers, with how to find the texts."""
     return (
         f"column '{name}' holds text, which becomes ids, but numbers are needed (if only some "
         f"values are text, correct them; in a CSV file types={{'{name}': 'float64'}} finds them)"
@@ -24,7 +24,7 @@ def text_among_numbers(name: str) -> str:
 
 
 def refuse_times(schema: pa.Schema, names: Collection[str]) -> None:
-    """Refuse dates and times among columns that the model takes as numbers."""
+    """Raise `DataError` for dates and times in columns that the model takes as numbers."""
     for name in names:
         kind = schema.field(name).type if name in schema.names else pa.null()
         if pa.types.is_temporal(kind):
@@ -38,10 +38,10 @@ def refuse_times(schema: pa.Schema, names: Collection[str]) -> None:
 def stack(
     named: Mapping[str, Tensor | Jagged], texts: Collection[str], dtype: torch.dtype
 ) -> Tensor | Jagged:
-    """One tensor [rows, columns]: of int64, or of `dtype` if one of the columns is floating-point.
+    """Return a tensor [rows, columns] of `dtype` if a column is floating-point, else of int64.
 
-    Columns with missing ids, or several in a row, give a `Jagged` with a bag for each. The columns
-    `texts` were texts, whose ids are no numbers.
+    Columns with missing ids, or several ids in a row, give a `Jagged` with a bag for each column.
+    The columns `texts` were texts; their ids must not be stacked with numbers.
     """
     members = [member for member in named.values() if isinstance(member, Tensor)]
     floating = any(member.is_floating_point() for member in members)
@@ -63,7 +63,7 @@ def stack(
 def flat_stacks(
     stacks: Mapping[str, tuple[str, ...]], schema: pa.Schema
 ) -> dict[str, tuple[str, ...]]:
-    """The stacks whose columns are all of one type, with a number or id in each row."""
+    """Return the stacks whose columns have one type, with a number or id in each row."""
     found = {}
     for name, members in stacks.items():
         kinds = {schema.field(member).type for member in members}
@@ -73,9 +73,9 @@ def flat_stacks(
 
 
 def stack_flat(columns: Sequence[pa.Array], dtype: torch.dtype) -> Tensor | Jagged:
-    """What `stack` makes of columns of one type, int64 or floating-point, without a step for each.
+    """Stack columns of one type, int64 or floating-point, as `stack` does but in one operation.
 
-    A floating-point number that is missing is NaN.
+    A missing floating-point number is NaN.
     """
     whole, width = pa.concat_arrays(columns), len(columns)
     if whole.null_count and pa.types.is_integer(whole.type):
@@ -95,7 +95,7 @@ def _stack_with_gaps(ids: pa.Array, width: int) -> Jagged:
 
 
 def _refuse_ids(named: Mapping[str, Tensor | Jagged], texts: Collection[str]) -> None:
-    """What is stacked with floating-point numbers must be numbers."""
+    """Raise `DataError` for ids that are stacked with floating-point numbers."""
     for name, member in named.items():
         if isinstance(member, Jagged):
             raise DataError(

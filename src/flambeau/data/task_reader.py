@@ -1,6 +1,6 @@
-"""The batches of tasks: pieces of the data that are handed out while the training runs.
+"""Readers of tasks: pieces of the data that are assigned while the training runs.
 
-Which rows are in batch k of a task depends on the task alone, never on who reads it or when.
+The rows in batch k of a task depend on the task alone, not on the worker or time of reading.
 """
 
 from abc import ABC, abstractmethod
@@ -15,31 +15,31 @@ from flambeau.data.binding import Binder
 from flambeau.data.loader import Transform, cut, mix
 from flambeau.data.source import IndexedSource, IterableSource, Share, StreamedSource
 
-#: Batches get numbers by which random augmentation is keyed; tasks have at most so many.
+#: Upper limit of the batches of a task; random augmentation is keyed by batch numbers.
 _BATCHES = 1 << 32
 
 
 class TaskReader(ABC):
-    """Reads tasks of one source."""
+    """Reader of the tasks of one source."""
 
     def __init__(self, binder: Binder, transform: Transform | None, batch_size: int) -> None:
         self._binder, self._transform = binder, transform
         self.batch_size = batch_size
 
     def read(self, task: Task) -> Iterator[tuple[int, Batch]]:
-        """The batches of a task from its first that is not done, with their numbers."""
+        """Yield the numbers and batches of a task, from its first batch that is not done."""
         for number, batch in enumerate(self._read(task), start=task.first_batch):
             batch = batch.at(task.epoch, task.number * _BATCHES + number)
             yield number, batch if self._transform is None else self._transform(batch)
 
     @abstractmethod
     def _read(self, task: Task) -> Iterator[Batch]:
-        """Assembled batches, from the first that is not done."""
+        """Yield assembled batches, from the first that is not done."""
 
 
 @final
 class IndexedTasks(TaskReader):
-    """Tasks are positions of an order of rows that `order(epoch)` gives."""
+    """Tasks that are positions in the order of rows `order(epoch)`."""
 
     def __init__(
         self,
@@ -61,10 +61,10 @@ class IndexedTasks(TaskReader):
 
 @final
 class StreamedTasks(TaskReader):
-    """Tasks are parts of shards, whose rows are mixed within windows.
+    """Tasks that are parts of shards, whose rows are shuffled within windows.
 
-    Which rows are at which place does not depend on how the shard is cut into tasks. The last
-    window is kept, since the next task often has other rows of it.
+    The shuffled order does not depend on how the shard is cut into tasks. The last window is kept
+    in memory, since the next task often needs other rows of it.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class StreamedTasks(TaskReader):
         seed: int,
         window: int | None,
     ) -> None:
-        """`window` is how many rows, in whole batches, are mixed; None: they stay in order."""
+        """Shuffle windows of `window` rows, a multiple of `batch_size`; None: keep the order."""
         super().__init__(binder, transform, batch_size)
         assert window is None or window % batch_size == 0
         self._source, self._seed = source, seed
@@ -98,7 +98,7 @@ class StreamedTasks(TaskReader):
             yield from mix(window, key, size, max(0, start - place), task.stop - place)
 
     def _windows(self, shard: int, size: int, first: int, last: int) -> Iterator[tuple[int, Batch]]:
-        """Windows `first` to `last` of a shard, with their numbers."""
+        """Yield windows `first` to `last` of a shard, with their numbers."""
         if self._kept is not None and self._kept[:2] == (shard, first):
             yield first, self._kept[2]
             first += 1
@@ -118,7 +118,7 @@ class StreamedTasks(TaskReader):
 
 @final
 class SharedTasks(TaskReader):
-    """Tasks are shares of the user's own iterator, which is read from its start."""
+    """Tasks that are shares of the user's own iterator, which is read from its start."""
 
     def __init__(
         self,

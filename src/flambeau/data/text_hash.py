@@ -1,7 +1,7 @@
-"""Texts and combinations of columns as 64-bit ids, the same in every run and on every machine.
+"""64-bit ids of texts and of combinations of columns, the same in every run and on every machine.
 
-An id is 64 bits of hash, salted, so that equal texts of different columns differ. Two of a hundred
-million different texts share an id with a probability of 1 in 3,700.
+Hashes are salted, so that equal texts of different columns have different ids. The probability that
+any two of a hundred million different texts share an id is 1 in 3,700.
 """
 
 import zlib
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 @inlined
 def word_at(data: Any, position: Any) -> Any:
-    """Eight bytes as one number, the first of them lowest; compiled to a single load."""
+    """Return eight bytes as one little-endian number; compiled to a single load."""
     word = np.uint64(0)
     for k in range(8):
         word |= np.uint64(data[np.uint64(position + k)]) << np.uint64(8 * k)
@@ -31,7 +31,7 @@ def word_at(data: Any, position: Any) -> Any:
 
 @inlined
 def hash_bytes(data: Any, start: Any, stop: Any, salt: Any) -> Any:
-    """64 bits for the bytes from `start` to `stop`, eight of them at a time."""
+    """Return a 64-bit hash of the bytes from `start` to `stop`, computed eight bytes at a time."""
     state = salt ^ (np.uint64(stop - start) * _GOLDEN)
     position = start
     while position + 8 <= stop:
@@ -54,7 +54,7 @@ def _hash_all(data: Any, offsets: Any, salt: Any, out: Any) -> None:
 
 @kernel
 def _hash_blocks(data: Any, offsets: Any, salts: Any, out: Any) -> None:
-    """Hash the texts of several columns that stand one behind the other; `out` [columns, rows]."""
+    """Hash the texts of several columns, one column after the other, to `out` [columns, rows]."""
     for column in range(out.shape[0]):
         first = column * out.shape[1]
         for row in range(out.shape[1]):
@@ -64,7 +64,7 @@ def _hash_blocks(data: Any, offsets: Any, salts: Any, out: Any) -> None:
 
 @kernel
 def _combine(ids: Any, salt: Any, out: Any) -> None:
-    """One id for each row of `ids` [rows, columns]; their order counts."""
+    """Return one id for each row of `ids` [rows, columns], which depends on their order."""
     for i in range(out.size):
         state = salt
         for j in range(ids.shape[1]):
@@ -73,13 +73,13 @@ def _combine(ids: Any, salt: Any, out: Any) -> None:
 
 
 def salt_of(name: str) -> np.uint64:
-    """What tells the texts of one column from those of another."""
+    """Return the salt that distinguishes the texts of one column from those of another."""
     encoded = name.encode()
     return np.uint64((zlib.crc32(encoded) << 32) | zlib.adler32(encoded))
 
 
 def hash_texts(texts: pa.Array, salt: str) -> Array:
-    """An int64 id for each text (string or binary). Missing ones count as empty."""
+    """Return an int64 id for each text (string or binary). Missing texts count as empty."""
     characters, offsets = _bytes_of(texts)
     out = np.empty(len(texts), np.int64)
     _hash_all(characters, offsets, salt_of(salt), out)
@@ -87,7 +87,7 @@ def hash_texts(texts: pa.Array, salt: str) -> Array:
 
 
 def hash_columns(texts: pa.Array, salts: Array) -> Array:
-    """Ids [columns, rows] of the texts of several columns, one behind the other in one array.
+    """Return ids [columns, rows] of the texts of several columns, stored one after the other.
 
     `salts` (uint64) has that of each column. This is one call of a kernel, for blocks of few rows.
     """
@@ -98,7 +98,7 @@ def hash_columns(texts: pa.Array, salts: Array) -> Array:
 
 
 def _bytes_of(texts: pa.Array) -> tuple[Array, Array]:
-    """The bytes of all texts, and where each of them begins and the last one ends."""
+    """Return the bytes of all texts, and the offset of each text and of the end."""
     wide = texts.cast(pa.large_binary())
     _, bounds, data = wide.buffers()
     offsets = np.frombuffer(bounds, np.int64)[wide.offset : wide.offset + len(wide) + 1]
@@ -106,7 +106,7 @@ def _bytes_of(texts: pa.Array) -> tuple[Array, Array]:
 
 
 def combine(columns: Sequence[Array], salt: str) -> Array:
-    """One int64 id for each row of several columns of ids: a crossed column."""
+    """Return one int64 id for each row of several columns of ids: a crossed column."""
     ids = np.ascontiguousarray(np.stack(columns, axis=1))
     out = np.empty(len(ids), np.int64)
     _combine(ids, salt_of(salt), out)

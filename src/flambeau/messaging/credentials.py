@@ -87,7 +87,7 @@ class Keys(Credentials):
         client.curve_secretkey = self._client_secret
 
     def admit(self, mechanism: bytes, shown: list[bytes]) -> bool:
-        """Whether the key is that of this job's clients; the handshake proved its ownership."""
+        """Return whether it is the key of the job's clients; the handshake proves its ownership."""
         return mechanism == b"CURVE" and shown == [z85.decode(self._client_public)]
 
 

@@ -28,7 +28,7 @@ class Codec(Generic[Message]):
         self._decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(messages)
 
     def encode(self, message: Message, buffers: Sequence[Any] = ()) -> list[memoryview]:
-        """The frames of a message: its header, and views of `buffers` (C-contiguous, no copy)."""
+        """Return the frames of a message: a header, and C-contiguous views of `buffers`."""
         header = _PREFIX + self._encoder.encode(message)
         _check_header(len(header))
         if len(buffers) > MAX_BUFFERS:

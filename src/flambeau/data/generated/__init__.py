@@ -1,4 +1,4 @@
-"""Data drawn from known probabilities, so that the best that any model can reach is known."""
+"""Data generated from known probabilities, so that the best score of any model is known."""
 
 from flambeau.data.generated.settings import ClickLog
 from flambeau.data.generated.truth import Score, Truth

@@ -1,4 +1,4 @@
-"""The file of a day, in either format."""
+"""File of one day of a click log, in either format."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from flambeau.data.generated.text_rows import as_lines, as_texts
 
 
 class TextDay:
-    """Lines as in Criteo's logs: labels, numbers, ids of 8 hexadecimal digits; tabs between."""
+    """Lines as in Criteo's logs: labels, numbers and ids of 8 hexadecimal digits, between tabs."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=0)
@@ -25,12 +25,15 @@ class TextDay:
             rest = rest[self._file.write(rest) :]
 
     def close(self) -> None:
-        """The file is complete."""
+        """Close the file, which is complete."""
         self._file.close()
 
 
 class ParquetDay:
-    """Columns `label` (or `click`, `conversion`), `I1`..., `C1`..., `day` and `row`, a key."""
+    """Parquet columns: labels, `I1`..., `C1`..., `day`, and `row`, which identifies a row.
+
+    The label is `label`, or `click` and `conversion`.
+    """
 
     def __init__(self, path: Path, log: ClickLog, day: int) -> None:
         self._day = day
@@ -57,7 +60,7 @@ class ParquetDay:
         self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
 
     def close(self) -> None:
-        """The file is complete."""
+        """Close the file, which is complete."""
         self._writer.close()
 
 

@@ -1,4 +1,4 @@
-"""Rows of a world. Each follows from the seed and its number: any part can be drawn alone."""
+"""Drawing of rows. Each follows from the seed and its number, so any part can be drawn alone."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +10,10 @@ from flambeau.data.generated.world import World
 from flambeau.kernels.compiled import inlined, reproducible_kernel
 from flambeau.kernels.mixing import mix
 
-#: The parts of a row's logits: main effects, pairs, dense, and the conversion's own main effects.
+#: Parts of a row's logits: main effects, pairs, dense, and the conversion's own main effects.
 PARTS = 4
 MISSING_NUMBER = np.int32(-(1 << 31))
-#: After so many days every id of a field that is renewed has given way to another.
+#: Number of days after which every id of a renewed field has been replaced by another.
 DAYS_TO_RENEW = 50
 
 _TO_48_BITS = 1.0 / (1 << 48)
@@ -22,10 +22,10 @@ _TO_53_BITS = 1.0 / (1 << 53)
 
 @dataclass(frozen=True)
 class DrawnRows:
-    """Consecutive rows, and what their labels are drawn from.
+    """Consecutive rows, and the values from which their labels are drawn.
 
     `codes` [rows, fields] are the ids as 32 bits where `present`; `numbers` [rows, dense] are
-    `MISSING_NUMBER` where missing; `parts` [rows, PARTS] and `chances` [rows, 2] in [0, 1).
+    `MISSING_NUMBER` where missing; `parts` is [rows, PARTS]; `chances` [rows, 2] are in [0, 1).
     """
 
     codes: Array
@@ -36,7 +36,7 @@ class DrawnRows:
 
 
 def draw(world: World, day: int, first: int, count: int, stream: int = 0) -> DrawnRows:
-    """Rows `first`, `first + 1`, ... of a stream, as they are on that day."""
+    """Draw rows `first`, `first + 1`, ... of a stream, as they are on that day."""
     fields, dense = len(world.cardinality), len(world.dense_octaves)
     rows = DrawnRows(
         codes=np.empty((count, fields), np.uint32),
@@ -65,7 +65,7 @@ def draw(world: World, day: int, first: int, count: int, stream: int = 0) -> Dra
 
 
 def _turns(world: World, day: int) -> Array:
-    """Cosine and sine of how far main effects and vectors have turned [fields, 4]."""
+    """Return cosine and sine of how far main effects and vectors have turned [fields, 4]."""
     main, vector = world.main_turn * day, world.vector_turn * day
     turns = np.stack([np.cos(main), np.sin(main), np.cos(vector), np.sin(vector)], axis=1)
     return np.round(turns, 9)
@@ -73,10 +73,10 @@ def _turns(world: World, day: int) -> Array:
 
 @inlined
 def _zipf(chance: Any, reach: Any, count: Any) -> Any:
-    """A number below `count`; k is drawn in proportion to (k + 1) ** -1.2, or nearly so.
+    """Return a number below `count`, where k has a probability of about (k + 1) ** -1.2.
 
-    That is the whole part of the Pareto distribution whose tail is x ** -0.2: a fifth root's
-    inverse is a power that every machine computes alike.
+    It is the integer part of the Pareto distribution whose tail is x ** -0.2. The inverse of a
+    fifth root is an integer power, which every machine computes with the same result.
     """
     root = 1.0 / (1.0 - chance * reach)
     square = root * root
@@ -85,7 +85,7 @@ def _zipf(chance: Any, reach: Any, count: Any) -> Any:
 
 @inlined
 def _two_to(exponent: Any) -> Any:
-    """Nearly 2 ** exponent, with the same bits on every machine."""
+    """Return approximately 2 ** exponent, with the same bits on every machine."""
     whole = int(exponent)
     part = exponent - whole
     return (1 << whole) * (1.0 + part * (0.6951 + part * (0.2276 + part * 0.0773)))
@@ -93,7 +93,7 @@ def _two_to(exponent: Any) -> Any:
 
 @inlined
 def _octave(value: Any) -> Any:
-    """Nearly log2(value) of a positive integer: exact for powers of two, and straight between."""
+    """Return approximately log2 of a positive integer: exact for powers of two, linear between."""
     whole = 0
     while value >> (whole + 1):
         whole += 1
@@ -102,7 +102,7 @@ def _octave(value: Any) -> Any:
 
 @inlined
 def _code(number: Any, salt: Any) -> Any:
-    """32 bits that no other id of the field has: every step can be undone."""
+    """Return 32 bits that no other id of the field has: every operation is invertible."""
     bits = np.uint32(number) ^ np.uint32(salt)
     bits = (bits ^ (bits >> np.uint32(16))) * np.uint32(0x7FEB352D)
     bits = (bits ^ (bits >> np.uint32(15))) * np.uint32(0x846CA68B)
@@ -157,7 +157,7 @@ def _draw_ids(
                 sums[group[f], 0] += one * turns[f, 2] - two * turns[f, 3]
                 sums[group[f], 1] += one * turns[f, 3] + two * turns[f, 2]
                 sums[group[f], 2] += one * one + two * two
-        # All pairs at once: the square of the sum, without the squares.
+        # All pairs at once: the square of the sum, minus the squares.
         for g in range(sums.shape[0]):
             square = sums[g, 0] * sums[g, 0] + sums[g, 1] * sums[g, 1]
             parts[i, 1] += (square - sums[g, 2]) / 2

@@ -1,4 +1,4 @@
-"""The latent effects of ids and numbers, as hashes of seed, field and id."""
+"""Latent effects of ids and numbers, as hashes of seed, field and id."""
 
 from typing import Any
 
@@ -12,31 +12,31 @@ Array = np.ndarray[Any, Any]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 OTHER = np.uint64(0xC2B2AE3D27D4EB4F)
 LANE = np.uint64(0xFFFF)
-#: The id of this number, by frequency in its field, has half the effect that the first may have.
+#: The id with this rank by frequency has half the effect that the most frequent one may have.
 HALF_EFFECT = 100.0
 
-#: Makes a 16-bit number around zero one of variance 1.
+#: Scales a 16-bit number around zero to a variance of 1.
 _UNIT = np.sqrt(12.0) / 65_536
-#: Ids beyond this one move the mean of a field's vectors by nothing to speak of.
+#: Ids after this one change the mean of a field's vectors only negligibly.
 _COUNTED = 4_096
 
 
 @inlined
 def lane(bits: Any, number: Any) -> Any:
-    """One of the four numbers in 64 bits: of mean 0 and variance 1, evenly distributed."""
+    """Return one of the four numbers in 64 bits, uniform with mean 0 and variance 1."""
     value = (bits >> np.uint64(16 * number)) & LANE
     return (np.float64(value) - 32_767.5) * _UNIT
 
 
 @inlined
 def effects(salt: Any, number: Any) -> Any:
-    """64 bits for an id: two lanes of main effects and two of its vector."""
+    """Return 64 bits for an id: two lanes of main effects and two of its vector."""
     return mix(salt + np.uint64(number + 1) * GOLDEN)
 
 
 @reproducible_kernel
 def salts(seed: Any, fields: Any) -> Any:
-    """What tells the ids of one field from those of another [fields]."""
+    """Return the salts that distinguish the ids of one field from those of another [fields]."""
     result = np.empty(fields, np.uint64)
     for f in range(fields):
         result[f] = mix(mix(seed + OTHER) + np.uint64(f) * GOLDEN)
@@ -45,7 +45,7 @@ def salts(seed: Any, fields: Any) -> Any:
 
 @reproducible_kernel
 def dense_weights(seed: Any, dense: Any) -> Any:
-    """The weights of the columns of numbers [dense]."""
+    """Return the weights of the dense columns [dense]."""
     result = np.empty(dense, np.float64)
     for j in range(dense):
         result[j] = lane(mix(mix(seed ^ OTHER) + np.uint64(j) * GOLDEN), 0)
@@ -53,10 +53,10 @@ def dense_weights(seed: Any, dense: Any) -> Any:
 
 
 def centres(salts: Array, cardinality: Array) -> Array:
-    """The mean vectors of the fields' ids [fields, 2], as often as each is drawn.
+    """Return the mean vectors of the fields' ids [fields, 2], weighted by their frequency.
 
-    Vectors are taken from there. Without it a part of the interactions, larger or smaller by
-    chance, would be effects of single ids.
+    Vectors are taken relative to them. Otherwise a random part of the interactions would be effects
+    of single ids.
     """
     result = np.empty((len(salts), 2))
     for f, count in enumerate(cardinality):

@@ -1,4 +1,4 @@
-"""The labels of drawn rows, and what their true probabilities were."""
+"""Labels of drawn rows, and their true probabilities."""
 
 from dataclasses import dataclass
 
@@ -19,12 +19,12 @@ class Outcomes:
 
 
 def scored_tasks(log: ClickLog) -> tuple[str, ...]:
-    """The tasks that scores are given for."""
+    """Return the tasks that have scores."""
     return ("click",) if len(log.labels) == 1 else (*log.labels, "conversion_after_click")
 
 
 def outcomes(log: ClickLog, probabilities: Probabilities, rows: DrawnRows) -> Outcomes:
-    """The labels that a row's chances give."""
+    """Draw labels: a label is 1 if the row's chance is below its true probability."""
     click = probabilities.click(rows.parts)
     clicked = rows.chances[:, 0] < click
     scored = {"click": (click, clicked)}

@@ -1,4 +1,4 @@
-"""The true probabilities of click and conversion."""
+"""True probabilities of click and conversion."""
 
 from dataclasses import dataclass
 
@@ -10,22 +10,22 @@ from flambeau.data.generated.world import World
 
 #: Standard deviations of the parts of the click's logit.
 MAIN, PAIRS, DENSE = 1.2, 0.6, 0.45
-#: That of the conversion's own part, and the share it has of the click's parts.
+#: Standard deviation of the conversion's own part, and its share of the click's parts.
 CONVERSION_MAIN, CONVERSION_SHARE = 0.8, 0.5
-#: Clicks among all rows, and conversions among clicks.
+#: Share of clicks in all rows, and of conversions in clicks.
 CLICKS, CONVERSIONS = 0.25, 0.2
 
 _SAMPLE = 16_384
-#: Row numbers of the sample are of a stream of their own: none of its rows is in a log.
+#: The sample's row numbers belong to a separate stream: none of its rows is in a log.
 _SAMPLE_STREAM = 1
 
 
 @dataclass(frozen=True)
 class Probabilities:
-    """From the parts of logits [rows, parts] to probabilities.
+    """Mapping from the parts of logits [rows, parts] to probabilities [rows].
 
-    The weights make each part as large as it is meant to be, whatever seed and sizes; the biases
-    give the base rates. Both come from a sample of the first day.
+    The weights give each part its intended size, whatever the seed and the settings; the biases
+    give the base rates. Both are computed from a sample of the first day.
     """
 
     click_weights: Array
@@ -34,16 +34,16 @@ class Probabilities:
     conversion_bias: float
 
     def click(self, parts: Array) -> Array:
-        """The probability of a click."""
+        """Return the probability of a click."""
         return _sigmoid(parts @ self.click_weights + self.click_bias)
 
     def conversion(self, parts: Array) -> Array:
-        """The probability of a conversion after a click."""
+        """Return the probability of a conversion after a click."""
         return _sigmoid(parts @ self.conversion_weights + self.conversion_bias)
 
 
 def calibrate(world: World) -> Probabilities:
-    """The probabilities of a world; the same whenever it is called."""
+    """Compute the probabilities of a world; the result is always the same."""
     parts = draw(world, 0, 0, _SAMPLE, stream=_SAMPLE_STREAM).parts
     spread = parts.std(axis=0)
     unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-9)
@@ -58,7 +58,7 @@ def calibrate(world: World) -> Probabilities:
 
 
 def _bias(logits: Array, weights: Array, rate: float) -> float:
-    """What to add to logits, so that their weighted mean probability is `rate`."""
+    """Return the bias to add to logits, so that their weighted mean probability is `rate`."""
     low, high = -60.0, 60.0
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""What a generated click log is made of."""
+"""Settings of a generated click log."""
 
 from typing import Literal, Self
 
@@ -14,7 +14,7 @@ Format = Literal["tsv", "parquet"]
 
 
 class ClickLog(Settings):
-    """A click log; two that are equal have the same bytes.
+    """Settings of a click log; equal settings give the same bytes.
 
     `ids` is the number of different ids that exist on any one day, over all `fields`.
     """
@@ -41,9 +41,9 @@ class ClickLog(Settings):
 
     @property
     def label_columns(self) -> tuple[str, ...]:
-        """What the columns of labels are called, where columns have names."""
+        """Names of the label columns in formats with named columns."""
         return ("label",) if len(self.labels) == 1 else self.labels
 
     def day_rows(self, day: int) -> range:
-        """The numbers of a day's rows: all days have as many, one more or less."""
+        """Return the row numbers of a day; the days differ by at most one row in size."""
         return range(self.rows * day // self.days, self.rows * (day + 1) // self.days)

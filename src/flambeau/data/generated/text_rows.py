@@ -1,4 +1,4 @@
-"""Generated rows as lines of text: labels, numbers, ids of 8 hexadecimal digits; tabs between."""
+"""Generated rows as text: labels, numbers, ids of 8 hexadecimal digits, separated by tabs."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from flambeau.kernels.compiled import inlined, kernel
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 _TAB, _END, _MINUS, _ZERO = (np.uint8(ord(character)) for character in "\t\n-0")
-#: The sign and ten digits, and the tab.
+#: A sign, ten digits and a tab.
 _LONGEST_NUMBER = 12
-#: The digits and the tab or the end of the line.
+#: The digits, and a tab or line end.
 _LONGEST_CODE = 9
 
 
 def as_lines(labels: Array, rows: DrawnRows) -> memoryview:
-    """The lines of rows as bytes, `labels` [rows, tasks] first. What is missing is empty."""
+    """Return the lines of rows as bytes, `labels` [rows, tasks] first; missing values are empty."""
     longest = 2 * labels.shape[1] + _LONGEST_NUMBER * rows.numbers.shape[1]
     longest += _LONGEST_CODE * rows.codes.shape[1]
     out = np.empty(len(labels) * longest, np.uint8)
@@ -26,7 +26,7 @@ def as_lines(labels: Array, rows: DrawnRows) -> memoryview:
 
 
 def as_texts(codes: Array) -> Array:
-    """The digits of codes [rows], all in one piece: 8 bytes each."""
+    """Return the digits of codes [rows] in one array: 8 bytes each."""
     out = np.empty(len(codes) * 8, np.uint8)
     _write_texts(codes, _DIGITS, out)
     return out

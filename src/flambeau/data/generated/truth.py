@@ -1,4 +1,4 @@
-"""How well the true probabilities do on the drawn labels: no model does better but by chance."""
+"""Scores of the true probabilities on the drawn labels, which models exceed only by chance."""
 
 import json
 from pathlib import Path
@@ -9,15 +9,15 @@ from flambeau.config import Settings
 from flambeau.data.generated.effects import Array
 from flambeau.data.generated.settings import ClickLog
 
-#: So many rows are ordered exactly; of more, probabilities are counted in fine bins.
+#: At most this many rows are sorted exactly; of more, probabilities are counted in fine bins.
 MOST_EXACT = 2_000_000
 _BINS = 1 << 18
 
 
 class Score(Settings):
-    """The scores of the true probabilities of a task on some rows.
+    """Scores of the true probabilities of a task on some rows.
 
-    `auc` is None where all labels are equal.
+    `auc` is None if all labels are equal.
     """
 
     rows: int
@@ -27,10 +27,10 @@ class Score(Settings):
 
 
 class Truth(Settings):
-    """What was generated, and the best scores that a model can reach on it.
+    """Settings of a generated log, and the best scores that a model can reach on it.
 
-    By task, for all days together and for each. `conversion` is among all rows, and
-    `conversion_after_click` among those with a click.
+    Scores are given by task, for all days together and for each day. `conversion` is over all rows,
+    and `conversion_after_click` over those with a click.
     """
 
     settings: ClickLog
@@ -38,17 +38,17 @@ class Truth(Settings):
     by_day: tuple[dict[str, Score], ...]
 
     def write(self, path: Path) -> None:
-        """As JSON."""
+        """Write it as JSON."""
         path.write_text(json.dumps(self.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> "Truth":
-        """What `write` wrote."""
+        """Read what `write` wrote."""
         return cls.parse(json.loads(path.read_text(encoding="utf-8")), str(path))
 
 
 class TruthScores:
-    """Scores rows that come in pieces. Its memory does not grow with the number of rows."""
+    """Scores of rows that are added in pieces. Its memory does not grow with the number of rows."""
 
     def __init__(self, most_exact: int = MOST_EXACT) -> None:
         self._most_exact = most_exact
@@ -58,7 +58,7 @@ class TruthScores:
         self._loss = 0.0
 
     def add(self, probabilities: Array, labels: Array) -> None:
-        """Rows with their true probabilities and their labels (of type bool)."""
+        """Add rows with their true probabilities and their labels (of type bool)."""
         self._rows += len(labels)
         self._positives += int(labels.sum())
         chosen = np.where(labels, probabilities, 1.0 - probabilities)
@@ -79,7 +79,7 @@ class TruthScores:
         self._unbinned = 0
 
     def score(self) -> Score:
-        """Of all rows so far."""
+        """Return the score of all rows so far."""
         if self._bins is not None:
             self._fill_bins()
         negatives, positives = self._bins if self._bins is not None else self._exact()
@@ -91,7 +91,7 @@ class TruthScores:
         )
 
     def _exact(self) -> Array:
-        """Negatives and positives of each probability there is, in increasing order."""
+        """Return counts of negatives and positives of each probability, in increasing order."""
         if not self._pieces:
             return np.zeros((2, 1), np.int64)
         probabilities, labels = map(np.concatenate, zip(*self._pieces, strict=True))
@@ -101,7 +101,7 @@ class TruthScores:
 
 
 def _auc(negatives: Array, positives: Array) -> float | None:
-    """The share of pairs in the right order, from counts by increasing probability."""
+    """Return the share of correctly ordered pairs, from counts by increasing probability."""
     pairs = float(negatives.sum()) * float(positives.sum())
     if pairs == 0:
         return None
@@ -116,10 +116,10 @@ class TaskScoring:
         self._tasks = {task: TruthScores() for task in tasks}
 
     def add(self, outcomes: dict[str, tuple[Array, Array]]) -> None:
-        """Probabilities and labels by task."""
+        """Add probabilities and labels by task."""
         for task, (probabilities, labels) in outcomes.items():
             self._tasks[task].add(probabilities, labels)
 
     def scores(self) -> dict[str, Score]:
-        """By task."""
+        """Return the scores by task."""
         return {task: scoring.score() for task, scoring in self._tasks.items()}

@@ -1,14 +1,14 @@
-"""The fields of generated clicks and how much each part of the logit weighs.
+"""Fields of generated clicks, and the weight of each part of the logit.
 
     logit(click) = bias + main + pairs + dense
 
-main   the effects of a row's ids, one each; in every third field they turn slowly with the day
-pairs  for each group of fields, the dot products of its ids' vectors, of each pair of fields once;
-       the vectors of some fields rotate with the day, against those of the others
-dense  a weight times log2(1 + value), for each dense column
+  main   the effects of a row's ids, one each; in every third field they turn slowly with the day
+  pairs  for each group of fields, the dot product of its ids' vectors for each pair of fields;
+         the vectors of some fields rotate with the day, against those of the others
+  dense  a weight times log2(1 + value), for each dense column
 
-Effects and vectors are hashes of seed, field and id: nothing is stored, however many ids there are.
-What is missing has no effect. None of the constants may change: results on generated clicks are
+Effects and vectors are hashes of seed, field and id: nothing is stored, however many ids exist.
+Missing values have no effect. Do not change any of the constants: results on generated clicks are
 compared over time.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from flambeau.data.generated.effects import Array, centres, dense_weights, salts
 from flambeau.data.generated.settings import ClickLog
 
-#: The fewest ids of a field, where there are enough for all.
+#: Minimum number of ids of a field, if there are enough for all.
 FEWEST_IDS = 4
 #: A field with fewer ids has the same ones every day.
 FEWEST_IDS_TO_RENEW = 50
@@ -27,7 +27,7 @@ FIELDS_OF_A_GROUP = 3
 MOST_GROUPS = 2
 MISSING_IDS = (0.0, 0.02, 0.0, 0.1, 0.0, 0.2, 0.0, 0.05)
 MISSING_DENSE = (0.4, 0.0, 0.2, 0.1)
-#: Radians a day.
+#: Radians per day.
 MAIN_TURNS = 0.04
 VECTORS_TURN = (0.0, 0.05, -0.05)
 _GOLDEN_32 = 0x9E3779B1
@@ -35,11 +35,11 @@ _GOLDEN_32 = 0x9E3779B1
 
 @dataclass(frozen=True)
 class World:
-    """What the drawing of rows needs to know of each field [fields] and dense column [dense].
+    """Parameters of each field [fields] and dense column [dense] for drawing rows.
 
-    `group` is -1 for fields without interactions; `reach` is how much of a Pareto distribution the
-    field's ids cover; `dense_octaves` is log2 of a dense column's largest value; shares of missing
-    values are of 65,536.
+    `group` is -1 for fields without interactions. `reach` is the part of a Pareto distribution that
+    the field's ids cover. `dense_octaves` is log2 of a dense column's largest value. Shares of
+    missing values are in units of 1/65,536.
     """
 
     seed: np.uint64
@@ -59,12 +59,12 @@ class World:
 
     @property
     def groups(self) -> int:
-        """How many groups of fields interact."""
+        """Number of groups of fields that interact."""
         return int(self.group.max()) + 1
 
 
 def make_world(log: ClickLog) -> World:
-    """The world of a click log: it follows from its settings alone."""
+    """Make the world of a click log, which depends only on its settings."""
     sizes = cardinalities(log.fields, log.ids)
     group = groups(sizes)
     seed = np.uint64(log.seed)
@@ -84,7 +84,7 @@ def make_world(log: ClickLog) -> World:
         dense_weights=dense_weights(seed, log.dense),
         dense_octaves=3.0 + dense * 5 % 12,
         dense_missing=_shares(MISSING_DENSE, log.dense),
-        # As in the logs that the format is from, the second column goes down to -2.
+        # As in Criteo's logs, the minimum of the second column is -2.
         dense_shift=np.where(dense == 1, 2, 0),
     )
 
@@ -94,7 +94,7 @@ def _shares(cycle: tuple[float, ...], count: int) -> Array:
 
 
 def cardinalities(fields: int, ids: int) -> Array:
-    """The numbers of ids [fields]: from a handful to a large part of all, each a factor apart."""
+    """Return the numbers of ids [fields], from very few to a large part of all, in equal ratios."""
     fewest = min(FEWEST_IDS, ids // fields)
     steps = np.arange(fields)
     low, high = 1.0, (ids / fewest) ** (1 / max(1, fields - 1))
@@ -106,7 +106,7 @@ def cardinalities(fields: int, ids: int) -> Array:
             low = factor
     sizes = np.floor(fewest * low**steps).astype(np.int64)
     sizes[-1] += ids - sizes.sum()
-    # Small and large ones take turns, in an order that is the same for every seed.
+    # Small and large fields alternate, in an order that is the same for every seed.
     turns = np.argsort(np.arange(fields) * _GOLDEN_32 % (1 << 32))
     result = np.empty(fields, np.int64)
     result[turns] = sizes
@@ -114,7 +114,7 @@ def cardinalities(fields: int, ids: int) -> Array:
 
 
 def groups(sizes: Array) -> Array:
-    """The group of each field [fields], -1 for none: fields with few ids, but not the fewest."""
+    """Return the group of each field [fields], or -1: groups have fields with few ids."""
     count = min(MOST_GROUPS, max(1, len(sizes) // 8))
     taken = min(len(sizes), count * FIELDS_OF_A_GROUP)
     first = (len(sizes) - taken) // 6
@@ -125,7 +125,7 @@ def groups(sizes: Array) -> Array:
 
 
 def _vector_turns(group: Array) -> Array:
-    """How fast vectors rotate [fields]; if all of a group did alike, nothing would change."""
+    """Return the rotation of vectors [fields] per day, which must differ within a group."""
     result = np.zeros(len(group))
     for number in range(group.max() + 1):
         members = np.flatnonzero(group == number)

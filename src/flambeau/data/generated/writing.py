@@ -1,4 +1,4 @@
-"""Click logs into a folder: a file for each day, and the truth about them."""
+"""Writing of click logs into a folder: a file for each day, and `truth.json`."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from flambeau.data.generated.effects import Array
 
 TRUTH = "truth.json"
-#: Rows that are in memory at a time. Text is fastest while all of it is in a core's cache.
+#: Number of rows in memory at a time. Text is fastest if it fits into the cache of a core.
 CHUNK_ROWS: dict[Format, int] = {"tsv": 8_192, "parquet": 131_072}
 
 _OURS = re.compile(r"day_\d+\.(tsv|parquet)|truth\.json")
 
 
 class DayWriter(Protocol):
-    """A file that a day's rows go to."""
+    """File to which a day's rows are written."""
 
     def write(self, first: int, labels: "Array", rows: "DrawnRows") -> None:
-        """The next rows; `first` is the number of the first of them."""
+        """Append the next rows; `first` is the number of the first of them."""
 
     def close(self) -> None:
-        """The file is complete."""
+        """Close the file, which is complete."""
 
 
 def generate_clicks(
@@ -46,11 +46,11 @@ def generate_clicks(
     force: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Truth:
-    """Write a click log into the folder `out`; returns the best scores that can be reached on it.
+    """Write a click log into the folder `out`; return the best scores that a model can reach on it.
 
-    There is a file for each day (`day_0.tsv`, ...) and `truth.json`, written last. `ids` is how
-    many different ids there are on a day, in all fields together. With `force`, a click log that is
-    in the folder is replaced. `progress` is called with numbers of rows as they are written.
+    It has a file for each day (`day_0.tsv`, ...) and `truth.json`, which is written last. `ids` is
+    the number of different ids on a day, over all fields. With `force`, an existing click log in
+    the folder is replaced. `progress` is called with the number of rows after each write.
     """
     log = ClickLog(
         rows=rows,
@@ -78,7 +78,7 @@ def generate_clicks(
 def write_log(
     log: ClickLog, folder: Path, chunk_rows: int, progress: Callable[[int], None]
 ) -> Truth:
-    """All days, `chunk_rows` rows at a time, which makes no difference to the lines of text."""
+    """Write all days, `chunk_rows` rows at a time, which does not affect the lines of text."""
     from flambeau.data.generated.drawing import draw
     from flambeau.data.generated.outcomes import outcomes, scored_tasks
     from flambeau.data.generated.probabilities import calibrate
@@ -119,7 +119,7 @@ def _writer(log: ClickLog, folder: Path, day: int) -> Iterator[DayWriter]:
 
 
 def _prepared(folder: Path, *, force: bool) -> Path:
-    """An empty folder, or with `force` one without a click log."""
+    """Create an empty folder, or with `force` remove an existing click log from it."""
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file; name a folder to write the click log into")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""One file per format; `opening` chooses among them."""
+"""Data sources, one file per format; `opening` chooses among them."""

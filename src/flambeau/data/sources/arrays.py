@@ -14,7 +14,7 @@ from flambeau.data.source import IndexedSource
 from flambeau.data.sources.mapping import map_descriptor, map_file
 from flambeau.errors import DataError
 
-#: Mapped as int64 of the same bits: torch cannot select rows of it.
+#: Mapped as int64 with the same bits, since torch cannot select rows of uint64.
 UNSIGNED = "uint64"
 
 
@@ -27,7 +27,7 @@ class ArraySource(IndexedSource):
         self._columns = {name: _map(name, ref) for name, ref in data.columns.items()}
         self.positional = data.inputs
         self.labels = data.labels
-        # What was spooled has just been written and is in memory; a file of the user's may not be.
+        # Shared arrays have just been written and are in memory; the user's own file may not be.
         self.in_memory = all(ref.path is None for ref in data.columns.values())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -55,7 +55,7 @@ class ArraySource(IndexedSource):
 
 
 def consecutive(rows: np.ndarray) -> bool:
-    """Whether these rows follow one another."""
+    """Return whether these rows are consecutive."""
     if len(rows) == 0 or rows[-1] - rows[0] != len(rows) - 1:
         return False
     return bool((np.diff(rows) == 1).all())
@@ -82,6 +82,6 @@ def _descriptor(name: str, ref: ArrayRef) -> int:
 
 def _tensor(memory: mmap.mmap, dtype: torch.dtype, count: int, offset: int) -> torch.Tensor:
     with warnings.catch_warnings():
-        # Nobody outside this file sees the mapped tensor, so nobody can write to it.
+        # The mapped tensor is not visible outside this file, so it is never written to.
         warnings.filterwarnings("ignore", "The given buffer is not writable", UserWarning)
         return torch.frombuffer(memory, dtype=dtype, count=count, offset=offset)

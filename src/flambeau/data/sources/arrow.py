@@ -20,7 +20,7 @@ _KEPT_OPEN = 8
 
 @final
 class ArrowSource(StreamedSource):
-    """Record batches, of local files memory-mapped: a shard is one of a file, or a whole stream."""
+    """Record batches, memory-mapped from local files; a shard is a batch of a file, or a stream."""
 
     def __init__(self, path: Paths) -> None:
         self._files = find_files(path, SUFFIXES)
@@ -63,7 +63,7 @@ class ArrowSource(StreamedSource):
             return (_open_file(file, []) if _is_file(file) else _open_stream(file, [])).schema
 
     def _open(self, path: str) -> pa.NativeFile:
-        """The mapped file; a remote one from the few that are kept, with what was fetched."""
+        """Return the mapped file; remote files are cached, with their fetched blocks."""
         if not is_url(path):
             return pa.memory_map(path)
         self._opened[path] = file = self._opened.pop(path, None) or open_random(path)
@@ -97,7 +97,7 @@ def _open_file(file: pa.NativeFile, fields: list[int]) -> pa.ipc.RecordBatchFile
 
 
 def _open_stream(file: pa.NativeFile, fields: list[int]) -> pa.ipc.RecordBatchStreamReader:
-    # A stream of its own for each reader: two of them may take turns.
+    # A separate stream for each reader, since two of them may be read alternately.
     return pa.ipc.open_stream(file.get_stream(0, file.size()), options=_only(fields))
 
 

@@ -25,7 +25,7 @@ _FILES = {
 
 @final
 class CifarSource(IndexedSource):
-    """Columns `image` (uint8 [batch, 3, 32, 32]) and `label` (int64; the fine one of 100)."""
+    """Columns `image` (uint8 [batch, 3, 32, 32]) and `label` (int64; the fine one of CIFAR-100)."""
 
     columns = ("image", "label")
     positional = ("image",)

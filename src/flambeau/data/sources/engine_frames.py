@@ -1,6 +1,6 @@
-"""The part of a data frame that an engine has brought to this worker's agent.
+"""The part of a data frame that an engine has sent to this worker's agent.
 
-The workers of an agent share its rows: they cannot read those of others, and have no need to.
+The workers of an agent share its rows; they cannot read those of other agents, and do not need to.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,10 +17,10 @@ from flambeau.errors import DataError
 
 @final
 class EngineFrameSource(StreamedSource):
-    """Shards are the Arrow batches of a mapped file, one of each agent.
+    """Source whose shards are Arrow batches in mapped files, one file for each agent.
 
-    `rows` are those of all shards by agent, `descriptor` is the file of this worker's agent
-    (`home`), if any rows came here.
+    `rows` has the numbers of rows of all shards, by agent. `descriptor` is the file of this
+    worker's agent (`home`), or None if it has no rows.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class EngineFrameSource(StreamedSource):
         return agents
 
     def shards(self) -> Sequence[Shard]:
-        """Those of all agents, one agent after the other."""
+        """Return the shards of all agents, one agent after the other."""
         shards = [
             Shard("", part, count, home)
             for home, counts in enumerate(self.homes)
@@ -75,7 +75,7 @@ class EngineFrameSource(StreamedSource):
     def read(
         self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a shard that is here; of another agent's, none."""
+        """Yield rows of a shard of this agent; none of another agent's shards."""
         if shard.home == self._home:
             batch = self._open().get_batch(shard.part).select(list(columns))
             yield from rows_between(iter([batch]), start, stop)
@@ -83,6 +83,6 @@ class EngineFrameSource(StreamedSource):
     def _open(self) -> pa.ipc.RecordBatchFileReader:
         if self._reader is None:
             assert self._descriptor is not None
-            # Opened anew by its number: the file has no name.
+            # Opened by its descriptor, since the file has no name.
             self._reader = pa.ipc.open_file(pa.memory_map(f"/dev/fd/{self._descriptor}"))
         return self._reader

@@ -1,7 +1,7 @@
-"""The bytes of files: local or at a URL, plain or compressed.
+"""Reading of files: local or at a URL, plain or compressed.
 
-Nothing here keeps a connection open: a remote file is read in ranges, each by a request of its own,
-so that sources can be sent to workers and a slow training does not hold a server.
+No connection is kept open: a remote file is read in ranges, each by a separate request, so that
+sources can be sent to workers and a slow training does not occupy a server.
 """
 
 import io
@@ -29,25 +29,25 @@ __all__ = [
 ]
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-#: Bytes that are fetched at once where a file is read from front to back.
+#: Bytes that are fetched at a time if a file is read sequentially.
 _STREAMED = 8 << 20
-#: Bytes that are fetched at least where it is read here and there: saves requests for small pieces.
+#: Minimum bytes that are fetched at a time with random access, to save requests for small pieces.
 _RANDOM = 1 << 20
-#: How many of those pieces are kept: the end of a Parquet file lists what is where.
+#: Number of those pieces that are kept: the end of a Parquet file has its metadata.
 _KEPT = 4
-#: Bytes that are fetched at once where only some lines are looked for.
+#: Bytes that are fetched at a time if only some lines are searched.
 _LINES = 64 << 10
-#: The size of a compressed text, in bytes, from which it should be several files.
+#: Size in bytes of a compressed text file above which it should be several files.
 _LARGE = 256 << 20
 
 
 def compression_of(path: str) -> str | None:
-    """How the file is compressed, by its name: "gzip", "zstd", or None."""
+    """Return the compression of the file, by its name: "gzip", "zstd", or None."""
     return _COMPRESSIONS.get(os.path.splitext(file_name(path).lower())[1])
 
 
 def size_of(path: str) -> int:
-    """How many bytes the file has, as it is stored."""
+    """Return the number of bytes of the file, as it is stored."""
     if not is_url(path):
         return os.path.getsize(path)
     system, name = file_system(path)
@@ -59,7 +59,7 @@ def size_of(path: str) -> int:
 
 
 def read_bytes(path: str, start: int, stop: int) -> pa.Buffer:
-    """Bytes `start` to `stop`: mapped from a local file without a copy, or fetched in one range."""
+    """Return bytes `start` to `stop`: mapped from a local file, or fetched in one range."""
     if not is_url(path):
         return pa.memory_map(path).read_buffer().slice(start, stop - start)
     if stop <= start:
@@ -76,7 +76,7 @@ def read_bytes(path: str, start: int, stop: int) -> pa.Buffer:
 
 
 def first_bytes(path: str, count: int) -> bytes:
-    """The first `count` bytes as they are stored; fewer of a smaller file."""
+    """Return the first `count` bytes as they are stored; fewer of a smaller file."""
     if not is_url(path):
         with open(path, "rb") as file:
             return file.read(count)
@@ -84,7 +84,7 @@ def first_bytes(path: str, count: int) -> bytes:
 
 
 def open_stream(path: str, start: int = 0) -> pa.NativeFile:
-    """The decompressed content from byte `start`, at most some megabytes of it in memory."""
+    """Return a stream of the decompressed content from byte `start`, using some megabytes."""
     compression = compression_of(path)
     if not is_url(path):
         stream = pa.input_stream(path, compression=compression)
@@ -92,35 +92,35 @@ def open_stream(path: str, start: int = 0) -> pa.NativeFile:
         stream = pa.PythonFile(RemoteFile(path, _STREAMED), mode="r")
         if compression is not None:
             stream = pa.CompressedInputStream(stream, compression)
-    # What is compressed can only be read from its beginning.
+    # Compressed files can only be read from the beginning.
     while start > 0 and (skipped := stream.read(min(start, _STREAMED))):
         start -= len(skipped)
     return stream
 
 
 def open_range(path: str, start: int, stop: int) -> pa.NativeFile:
-    """Bytes `start` to `stop` as a stream: of the mapped file, or fetched piece by piece."""
+    """Return bytes `start` to `stop` as a stream: of the mapped file, or fetched in pieces."""
     if not is_url(path):
         return pa.BufferReader(read_bytes(path, start, stop))
     return pa.PythonFile(RemoteFile(path, _STREAMED, start, stop), mode="r")
 
 
 def open_lines(path: str) -> IO[bytes]:
-    """The decompressed content with `readline`; `seek` works where nothing is compressed."""
+    """Open the decompressed content for `readline`; `seek` works if it is not compressed."""
     if compression_of(path) is not None:
         return io.BufferedReader(open_stream(path), _LINES)
     return io.BufferedReader(RemoteFile(path, _LINES), _LINES) if is_url(path) else open(path, "rb")
 
 
 def open_random(path: str) -> str | pa.NativeFile:
-    """What pyarrow reads at any place: the path of a local file, or a file of ranges."""
+    """Return what pyarrow can read at any position: a local path, or a remote file."""
     if not is_url(path):
         return path
     return pa.PythonFile(RemoteFile(path, _RANDOM, kept=_KEPT), mode="r")
 
 
 def unsplittable(paths: Iterable[str]) -> tuple[str, ...]:
-    """A warning for each compressed text that is too large to be decompressed as a whole."""
+    """Return a warning for each compressed text that is too large for one worker to decompress."""
     return tuple(
         f"{shown(path)} has {size >> 20:,} MB and is compressed, so it cannot be split: "
         "each worker decompresses it from its beginning. Write several smaller files, or Parquet"
@@ -133,7 +133,7 @@ def unsplittable(paths: Iterable[str]) -> tuple[str, ...]:
 class RemoteFile(io.RawIOBase):
     """Bytes `start` to `stop` of a remote file, fetched in blocks of at least `block` bytes.
 
-    The last `kept` blocks that are no larger stay in memory.
+    The last `kept` blocks that are not larger than that stay in memory.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class RemoteFile(io.RawIOBase):
         return self.tell()
 
     def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes, fewer only at the end."""
+        """Return at most `size` bytes, fewer only at the end."""
         stop = self._stop if size < 0 else min(self._at + size, self._stop)
         data = bytes(self._view(stop))
         self._at += len(data)
@@ -179,7 +179,7 @@ class RemoteFile(io.RawIOBase):
         if stop - self._at >= self._block:
             return read_bytes(self._url, self._at, stop)
         end = min(self._at + self._block, self._stop)
-        # What is read here and there is read backwards from the end.
+        # With random access, files are read backwards from the end.
         again = self._block - (end - self._at) if self._blocks.maxlen != 1 else 0
         first = max(self._at - again, self._start)
         data = read_bytes(self._url, first, end)
@@ -188,7 +188,7 @@ class RemoteFile(io.RawIOBase):
 
 
 def _as_stored(system: Any) -> dict[str, Any]:
-    """Arguments that keep a web server from compressing its answer, which would have no ranges."""
+    """Return arguments that prevent a web server from compressing, which would disable ranges."""
     protocol = system.protocol
     if "http" not in ((protocol,) if isinstance(protocol, str) else protocol):
         return {}

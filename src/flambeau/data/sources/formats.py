@@ -1,4 +1,4 @@
-"""Which format files have, from their names and first bytes."""
+"""Detection of the format of files, from their names and first bytes."""
 
 import os
 import re
@@ -39,12 +39,12 @@ _MAGIC = {
 
 
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-#: Bytes that hold at least the first block of a compressed file.
+#: Number of bytes that contain at least the first block of a compressed file.
 _LOOKED_AT = 256 << 10
 
 
 def infer_format(path: Paths) -> str:
-    """The format of the files meant by `path`."""
+    """Return the format of the files meant by `path`; raise `DataError` if it is unknown."""
     found = find_format(path)
     if found is None:
         raise DataError(
@@ -54,7 +54,7 @@ def infer_format(path: Paths) -> str:
 
 
 def find_format(path: Paths) -> str | None:
-    """The format of the files meant by `path`; None if neither names nor first bytes tell it."""
+    """Return the format of the files meant by `path`, by names or first bytes; None if unknown."""
     first = _first(path)
     local = os.path.expanduser(local_path(first))
     if is_url(first):
@@ -69,8 +69,8 @@ def find_format(path: Paths) -> str | None:
 
 
 def is_self_describing(path: Paths) -> bool:
-    """Whether the first bytes of the files tell their format, whatever their names are."""
-    with warnings.catch_warnings(action="ignore"):  # the reader of the files says which are empty
+    """Return whether the first bytes of the files show their format, whatever their names."""
+    with warnings.catch_warnings(action="ignore"):  # the files' reader warns of empty ones
         files = find_files(path, ("",), skip_empty=True)
     return _of_bytes(files[0]) is not None
 

@@ -1,4 +1,4 @@
-"""Rows of a data frame, by number."""
+"""Source of the rows of a data frame, by number."""
 
 import base64
 import mmap
@@ -19,7 +19,7 @@ from flambeau.errors import DataError
 
 @final
 class FrameSource(IndexedSource):
-    """Rows of one record batch. They are given as Arrow: binders know what columns are for."""
+    """Rows of one record batch, returned as Arrow since binders know how columns are used."""
 
     in_memory = True
 
@@ -28,7 +28,7 @@ class FrameSource(IndexedSource):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns and their types."""
+        """Columns and their types."""
         return self._records.schema
 
     @property
@@ -46,12 +46,12 @@ class FrameSource(IndexedSource):
 
 
 def frame_source(table: pa.Table, name: str) -> FrameSource:
-    """A frame of this process as a source."""
+    """Return a source of a frame in this process."""
     return FrameSource(as_one_batch(table, name))
 
 
 def share_frame(table: pa.Table, files: SharedFiles, name: str) -> FrameData:
-    """Write a frame to a file, for other processes."""
+    """Write a frame to a file, for other processes; return a reference to it."""
     records = as_one_batch(table, name)
 
     def write(file: IO[bytes]) -> None:
@@ -66,7 +66,7 @@ def share_frame(table: pa.Table, files: SharedFiles, name: str) -> FrameData:
 
 
 def open_frame(data: FrameData) -> FrameSource:
-    """The source of a frame that was shared with this process, mapped."""
+    """Return the source of a frame that was shared with this process, memory-mapped."""
     buffer = pa.py_buffer(_mapped(data))
     return FrameSource(pa.ipc.open_file(buffer).get_batch(0))
 
@@ -80,5 +80,5 @@ def _mapped(data: FrameData) -> mmap.mmap:
 
 
 def schema_of_frame(data: FrameData) -> pa.Schema:
-    """The columns of a frame, their types, and whether they have nulls, also when it is gone."""
+    """Return the columns of a frame with types and nullability, even if the frame is gone."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data.arrow_schema)))

@@ -1,4 +1,4 @@
-"""The idx files of MNIST and its relatives, plain or gzipped."""
+"""The idx files of MNIST and related data sets, uncompressed or gzipped."""
 
 import gzip
 import mmap
@@ -66,7 +66,7 @@ class IdxSource(IndexedSource):
 
 
 def read_idx(path: str) -> np.ndarray:
-    """The array in an idx file of any rank and type, mapped and in the file's byte order."""
+    """Return the array in an idx file of any rank and type, mapped, in the file's byte order."""
     memory = _open(path)
     dtype, shape, start = _header(memory, path)
     expected = start + int(np.prod(shape)) * dtype.itemsize
@@ -112,7 +112,7 @@ def _images_in(directory: Path, split: str | None) -> str:
         raise DataError(f"split={split!r}: use 'train' or 'test'")
     prefixes = _PREFIXES[split] if split else ("",)
     found = sorted(path for path in directory.glob("*images*") if path.name.startswith(prefixes))
-    # Downloads often leave the packed file beside the unpacked one.
+    # Downloads often leave the compressed file beside the decompressed one.
     pairs = {path.name.removesuffix(".gz"): path for path in reversed(found)}
     if len(pairs) == 1:
         return str(next(iter(pairs.values())))

@@ -21,8 +21,8 @@ class ImageFolderSource(IndexedSource):
     """Columns `image` (uint8 [batch, channels, h, w]), `label` (int64) and `path` (strings).
 
     Folder names in sorted order are the labels 0, 1, ...; `classes` gives another order, or the
-    classes of the training data where some are missing. `size` (one number, or height and width)
-    resizes; without it all images must be as large as the first.
+    classes of the training data if some are missing. With `size` (one number, or height and width),
+    images are resized; without it, all images must be as large as the first.
     """
 
     columns = ("image", "label", "path")
@@ -43,7 +43,7 @@ class ImageFolderSource(IndexedSource):
         self._mode = "RGB" if channels == 3 else "L"
         self.classes = _classes(path, classes)
         files = [_images_below(path, name) for name in self.classes]
-        # Arrays, not lists of strings: forked loaders would copy every page of those.
+        # An array, not a list of strings: forked loaders would copy every page of a list.
         self._files = np.array([os.fsencode(file) for group in files for file in group])
         self._numbers = np.repeat(np.arange(len(files)), [len(group) for group in files])
         self._resize = size is not None
@@ -112,7 +112,7 @@ def _is_class(entry: "os.DirEntry[str]") -> bool:
 
 
 def _images_below(root: str, name: str) -> list[str]:
-    """The images of a class, as paths relative to `root`."""
+    """Return the images of a class, as paths relative to `root`."""
     folder = Path(root) / name
     files = [file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES]
     if not files and folder.exists():

@@ -1,4 +1,4 @@
-"""The files that a URL stands for: itself, those below a directory, or the matches of a glob."""
+"""Files that a URL stands for: itself, those below a directory, or the matches of a glob."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,10 +14,10 @@ from flambeau.errors import DataError
 
 
 def files_at(url: str, suffixes: Sequence[str]) -> list[tuple[str, int | None]]:
-    """The URLs of all files meant by `url`, sorted, with their sizes where these are known.
+    """Return the URLs of all files meant by `url`, sorted, with their sizes if known.
 
-    Directories are searched for names that end in one of `suffixes`; names that start with `_`
-    or `.` are left out there and among the matches of a glob.
+    Directories are searched for names that end in one of `suffixes`. Names that start with `_` or
+    `.` are left out in directories and in the matches of a glob.
     """
     require_known_protocol(url)
     first, chain, rest = url.partition("::")
@@ -68,7 +68,7 @@ def _is_data(info: dict[str, Any]) -> bool:
 
 
 def _has_magic(url: str) -> bool:
-    """Whether it is a glob; the question mark of a web address begins its query string."""
+    """Return whether it is a glob; a question mark in a web address begins its query string."""
     first = url.partition("::")[0]
     if first.startswith(("http://", "https://")):
         return any(sign in first.partition("?")[0] for sign in "*[")
@@ -76,7 +76,7 @@ def _has_magic(url: str) -> bool:
 
 
 def _prefix(system: Any, url: str, path: str) -> str:
-    """What stands before paths of the file system to make URLs of them: protocol and host."""
+    """Return the prefix that makes URLs of the file system's paths: protocol and host."""
     if not path.strip("/"):
         return f"{url.partition('://')[0]}://"
     url, path = url.rstrip("/"), path.rstrip("/")

@@ -1,4 +1,4 @@
-"""Files as memory that the kernel reads when it is touched."""
+"""Memory-mapped files, which the kernel reads on access."""
 
 import mmap
 
@@ -6,7 +6,7 @@ from flambeau.errors import DataError
 
 
 def map_file(path: str) -> mmap.mmap:
-    """The bytes of a file, read-only; they stay valid after the file is removed."""
+    """Map the bytes of a file, read-only; they stay valid after the file is removed."""
     try:
         with open(path, "rb") as file:
             return map_descriptor(file.fileno())
@@ -15,5 +15,5 @@ def map_file(path: str) -> mmap.mmap:
 
 
 def map_descriptor(descriptor: int) -> mmap.mmap:
-    """The bytes behind an open descriptor, read-only; the descriptor may be closed afterwards."""
+    """Map an open descriptor, read-only; the descriptor may be closed afterwards."""
     return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)

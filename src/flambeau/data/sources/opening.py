@@ -1,4 +1,4 @@
-"""From a description of data to the source that reads it."""
+"""Opening of the source that reads the described data."""
 
 import functools
 import inspect
@@ -60,7 +60,7 @@ _ONLY_LOCAL = ("cifar10", "cifar100", "idx", "images")
 
 
 def open_source(data: DataRef, load_code: Callable[[CodeRef], Any]) -> Source:
-    """The source for `data`; `load_code` gives the user's Dataset or loader function."""
+    """Return the source for `data`; `load_code` loads the user's Dataset or loader function."""
     if isinstance(data, FileData):
         return _open_files(data)
     if isinstance(data, ArrayData):

@@ -16,7 +16,7 @@ from flambeau.errors import DataError
 
 SUFFIXES = (".parquet", ".pq")
 _KEPT_OPEN = 8
-#: Bytes of a column that are read at once.
+#: Bytes of a column that are read at a time.
 _READ_BYTES = 1 << 20
 
 
@@ -50,7 +50,7 @@ class ParquetSource(StreamedSource):
         self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         with reading(shard.path, "Parquet"):
-            # Arrow, like torch, takes as many threads as OMP_NUM_THREADS says: a worker's share.
+            # Arrow, like torch, uses OMP_NUM_THREADS threads, which is a worker's share.
             batches = self._open_for_rows(shard.path).iter_batches(
                 BATCH_ROWS, row_groups=[shard.part], columns=list(columns), use_threads=True
             )
@@ -65,15 +65,15 @@ class ParquetSource(StreamedSource):
                 yield Shard(path, part, rows)
 
     def _open_for_rows(self, path: str) -> pq.ParquetFile:
-        """A reader of its own: what it has read ahead is let go with it."""
+        """Return a separate reader, so that its read-ahead data is freed with it."""
         metadata = self._open(path).metadata
         if is_url(path):  # columns are fetched together, in few requests
             return pq.ParquetFile(open_random(path), metadata=metadata, pre_buffer=True)
-        # Row groups may be large: without these, all of their bytes are read before the first row.
+        # Row groups may be large. By default, all of their bytes are read before the first row.
         return pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=_READ_BYTES)
 
     def _open(self, path: str) -> pq.ParquetFile:
-        """The file, from the few that are kept open; a file in use stays open beyond that."""
+        """Return the file from a cache of a few open ones; files in use stay open if evicted."""
         file = self._opened.pop(path, None)
         if file is None:
             with reading(path, "Parquet"):

@@ -1,4 +1,4 @@
-"""Which files a path, a glob, a directory or a list of them stands for."""
+"""Files that a path, a glob, a directory or a list of them stands for."""
 
 import glob
 import os
@@ -20,12 +20,12 @@ Paths = str | Sequence[str]
 
 
 def find_files(path: Paths, suffixes: Sequence[str] = (), *, skip_empty: bool = False) -> list[str]:
-    """The files meant by `path`, none of them empty; each may be local or a URL.
+    """Return the files meant by `path`, none of them empty; each may be local or a URL.
 
     An empty file is an error, or with `skip_empty` left out with a warning.
 
-    A directory stands for all files below it that end in one of `suffixes`, a glob for its
-    matches; both in sorted order, without names that start with `_` or `.` (`_SUCCESS`).
+    A directory stands for all files below it that end in one of `suffixes`, a glob for its matches;
+    both in sorted order, without names that start with `_` or `.` (`_SUCCESS`).
     """
     files = named_files(path, suffixes)
     if skip_empty:
@@ -39,7 +39,7 @@ def find_files(path: Paths, suffixes: Sequence[str] = (), *, skip_empty: bool = 
 
 
 def named_files(path: Paths, suffixes: Sequence[str] = ()) -> list[tuple[str, int | None]]:
-    """The files meant by `path`, also empty ones, with their sizes where these are known."""
+    """Return the files meant by `path`, including empty ones, with their sizes if known."""
     patterns = [path] if isinstance(path, str) else list(path)
     if not patterns:
         raise DataError("the list of data files is empty")
@@ -47,7 +47,7 @@ def named_files(path: Paths, suffixes: Sequence[str] = ()) -> list[tuple[str, in
 
 
 def _has_content(path: str, size: int | None) -> bool:
-    """Return whether a file has bytes, and warn if it has none."""
+    """Return whether a file is not empty, and warn if it is empty."""
     if size is None:
         size = os.stat(path).st_size if os.path.exists(path) else None
     if size == 0:
@@ -56,7 +56,7 @@ def _has_content(path: str, size: int | None) -> bool:
 
 
 def require_content(path: str, size: int | None = None) -> None:
-    """Raise `DataError` when the file is missing or has no bytes; `size` if it is known."""
+    """Raise `DataError` if the file is missing or empty; `size` is its size, if known."""
     try:
         size = size_of(path) if size is None else size
     except OSError as error:
@@ -66,7 +66,7 @@ def require_content(path: str, size: int | None = None) -> None:
 
 
 def require_not_packed(paths: Sequence[str], kind: str) -> None:
-    """Raise `DataError` when a file of a format that is read here and there is compressed."""
+    """Raise `DataError` if a file of a format that needs random access is compressed."""
     for path in paths:
         if compression_of(path) is not None:
             raise DataError(
@@ -77,7 +77,7 @@ def require_not_packed(paths: Sequence[str], kind: str) -> None:
 
 @contextmanager
 def reading(path: str, kind: str) -> Iterator[None]:
-    """Turn what Arrow and the file system raise into a `DataError` that names the file."""
+    """Turn errors of Arrow and the file system into a `DataError` that names the file."""
     try:
         yield
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
@@ -85,7 +85,7 @@ def reading(path: str, kind: str) -> Iterator[None]:
 
 
 def _expand(pattern: str, suffixes: Sequence[str]) -> list[tuple[str, int | None]]:
-    """The files with their sizes, where these are known already."""
+    """Return the files with their sizes, if these are already known."""
     if is_url(pattern):
         return files_at(pattern, suffixes)
     return [(file, None) for file in _local(os.path.expanduser(local_path(pattern)), suffixes)]

@@ -1,17 +1,17 @@
-"""Cutting a stream of record batches."""
+"""Cutting of a stream of record batches."""
 
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-#: Rows of the largest record batch a source gives, so that memory does not grow with the file.
+#: Rows of the largest record batch of a source, so that memory does not grow with the file.
 BATCH_ROWS = 65_536
 
 
 def rows_between(
     batches: Iterable[pa.RecordBatch], start: int, stop: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Rows `start` to `stop` of the stream, in batches of at most `BATCH_ROWS` rows."""
+    """Yield rows `start` to `stop` of the stream, in batches of at most `BATCH_ROWS` rows."""
     position = 0
     for batch in batches:
         if stop is not None and position >= stop:

@@ -14,7 +14,7 @@ from flambeau.errors import DataError
 class RowShare(StreamedSource):
     """The rows of another source between two fractions of their number.
 
-    Shares that meet, such as (0, 0.8) and (0.8, 1), have each row once together.
+    Adjacent shares, such as (0, 0.8) and (0.8, 1), contain each row exactly once.
     """
 
     def __init__(self, source: StreamedSource, share: tuple[float, float]) -> None:
@@ -59,9 +59,9 @@ class RowShare(StreamedSource):
 
 
 def rows_before(bound: float, total: int) -> int:
-    """Return how many of `total` rows come before a fraction of them.
+    """Return the number of rows before a fraction of `total` rows.
 
-    A fraction that is a row's place but for the rounding of its own arithmetic is that place.
+    A fraction that differs from a row's position only by rounding gives that position.
     """
     return int(total * bound + 1e-3)
 

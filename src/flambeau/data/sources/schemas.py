@@ -1,4 +1,4 @@
-"""All files of a data set have the same columns."""
+"""Checks that all files of a data set have the same columns."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from flambeau.errors import DataError
 
 
 def require_unique_names(names: list[str], path: str, hint: str = "") -> None:
-    """Raise `DataError` when two columns share a name."""
+    """Raise `DataError` if two columns have the same name."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise DataError(f"{shown(path)} has more than one column named {repeated[0]!r}{hint}")

@@ -1,4 +1,4 @@
-"""Arrays of the user's process, put where worker processes can map them."""
+"""Arrays of the user's process in files that worker processes can map."""
 
 import mmap
 import os
@@ -27,10 +27,10 @@ _WIDER = {"uint16": "int32", "uint32": "int64"}
 
 
 def array_columns(train: Any) -> tuple[dict[str, Array], tuple[str, ...], tuple[str, ...]]:
-    """Columns, names of inputs and names of labels of arrays given as `(x, y)` and the like.
+    """Return columns, names of inputs and names of labels of arrays given as `(x, y)` and the like.
 
-    Also `((x1, x2), y)`, `(x,)`, a single array, or a dict of columns (no inputs and labels then:
-    the names are real).
+    Other forms are `((x1, x2), y)`, `(x,)`, a single array, or a dict of columns (without names of
+    inputs and labels, since the columns have names).
     """
     named = name_columns(train)
     for name, column in named.columns.items():
@@ -61,11 +61,10 @@ def share_arrays(
 def write_arrays(
     columns: Mapping[str, Array], files: SharedFiles, missing: frozenset[str] = frozenset()
 ) -> dict[str, ArrayRef]:
-    """Return references to the columns, each written to a file of its own.
+    """Return references to the columns, each written to a separate file.
 
-    An array that maps a file (`np.memmap`) is referred to by its path instead, where that means
-    something to those who read it. Infinity is an error, and so is NaN except in the columns
-    `missing`.
+    An array that maps a file (`np.memmap`) is referred to by its path instead, if its readers can
+    open that path. Infinity is an error, and so is NaN except in the columns `missing`.
     """
     _require_equal_lengths(columns)
     refs: dict[str, ArrayRef] = {}
@@ -88,7 +87,7 @@ def _require_equal_lengths(columns: Mapping[str, Array]) -> None:
 
 
 def _storage_dtype(name: str, values: Array) -> str:
-    """The torch name of the type in which the column is stored."""
+    """Return the name of the torch dtype in which the column is stored."""
     if isinstance(values, torch.Tensor):
         dtype = str(values.dtype).removeprefix("torch.")
     else:
@@ -105,7 +104,7 @@ def _storage_dtype(name: str, values: Array) -> str:
 @final
 @dataclass(frozen=True)
 class _Column:
-    """An array, the type in which it is stored, and whether it may hold NaN."""
+    """An array, the type in which it is stored, and whether it may contain NaN."""
 
     name: str
     values: Array
@@ -113,7 +112,7 @@ class _Column:
     nan: bool
 
     def chunks(self) -> Iterator[torch.Tensor]:
-        """The column in pieces of bounded size, each contiguous and checked."""
+        """Yield the column in pieces of bounded size, each contiguous and checked."""
         step = max(1, _CHUNK_BYTES * len(self.values) // max(1, self.values.nbytes))
         for first in range(0, len(self.values), step):
             chunk = self._stored(self.values[first : first + step])
@@ -139,9 +138,9 @@ class _Column:
 
 
 def _mapped(column: _Column) -> ArrayRef | None:
-    """A reference to the file that the array maps, or None when it has to be copied."""
+    """Return a reference to the file that the array maps, or None if it must be copied."""
     values = column.values
-    # Mode "c" holds changes that are not in the file.
+    # In mode "c" the array may have changes that are not in the file.
     if not isinstance(values, np.memmap) or values.filename is None or values.mode == "c":
         return None
     if not values.flags.c_contiguous or values.dtype != np.dtype(column.dtype):

@@ -19,35 +19,35 @@ Data = TypeVar("Data")
 
 @dataclass(frozen=True)
 class SharedFile:
-    """A file that another process can open: by an inherited descriptor, or in the run directory."""
+    """A file that another process opens by an inherited descriptor, or in the run directory."""
 
     fd: int | None = None
     path: str | None = None
 
 
 class SharedFiles(ABC):
-    """Takes the data of a job, piece by piece, and leaves nothing of it when it is closed."""
+    """Storage for the data of a job, which is removed completely when it is closed."""
 
-    #: Whether a file of the user's can be referred to instead of being copied.
+    #: Whether a file of the user can be referred to instead of being copied.
     refers: bool
 
     @abstractmethod
     def put(self, write: Write, what: str, size: int) -> SharedFile:
-        """Return the file that `write` has filled; `what` it holds, and its size, are for people.
+        """Return the file that `write` has filled; `what` it holds, and its size, are for messages.
 
-        Raises `DataError` if there is no space for it.
+        Raise `DataError` if there is no space for it.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give up all files."""
+        """Remove all files, or close them."""
 
 
 @final
 class UnnamedFiles(SharedFiles):
     """Files without names, for processes that inherit their `descriptors`.
 
-    Each is gone when the last process that holds its descriptor ends.
+    Each file is removed when the last process that holds its descriptor ends.
     """
 
     refers = True
@@ -72,9 +72,9 @@ class UnnamedFiles(SharedFiles):
 
 @final
 class RunFiles(SharedFiles):
-    """Files in a folder of the run directory, for agents that see it or are brought its files.
+    """Files in a folder of the run directory, for agents that see it or receive its files.
 
-    What agents are brought has at most `limit` bytes, if it is limited.
+    The total size of the files that agents receive is at most `limit` bytes (None: unlimited).
     """
 
     refers = False
@@ -100,7 +100,7 @@ class RunFiles(SharedFiles):
 
 
 def too_large(size: int, limit: int) -> str:
-    """Return what to tell the user of data that must not travel in messages."""
+    """Return the error message about data that is too large to be sent in messages."""
     return (
         f"train= and valid= are at least {size / 1e6:,.0f} MB of this process's memory, and "
         f"carry_mb={limit >> 20} of the cluster is the most that travels in messages to agents "
@@ -111,7 +111,7 @@ def too_large(size: int, limit: int) -> str:
 
 
 def located(data: Data, run_dir: Path) -> Data:
-    """Return data whose files in the run directory, if it has any, are those of `run_dir`."""
+    """Return data whose files, if they are in the run directory, are those in `run_dir`."""
     if isinstance(data, ArrayData):
         columns = {
             name: ref.model_copy(update={"path": ref.path and str(run_dir / ref.path)})

@@ -1,4 +1,4 @@
-"""The user's own torch Dataset, DataLoader or iterator."""
+"""The user's own torch Dataset, DataLoader or iterator as a source."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from flambeau.errors import DataError
 @final
 @dataclass(frozen=True)
 class CollatedDataset:
-    """A map-style Dataset whose batches are made by a function of the user's."""
+    """A map-style Dataset whose batches are made by the user's own function."""
 
     dataset: Any
     collate: Callable[[list[Any]], Any]
@@ -35,7 +35,7 @@ class CollatedDataset:
 class MapDatasetSource(IndexedSource):
     """Items of a map-style Dataset: `(x, y)`, `(x1, x2, y)`, a single `x`, or a dict.
 
-    Those of a `CollatedDataset` may be anything of which its function makes such a batch.
+    Those of a `CollatedDataset` may be anything from which its function makes such a batch.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -79,7 +79,7 @@ class MapDatasetSource(IndexedSource):
 class IterableDatasetSource(IterableSource):
     """Items of an iterable Dataset; worker w of n gets the items w, w + n, w + 2n, ...
 
-    `positional` and `labels` are known from the first batch on.
+    `positional` and `labels` are known after the first batch.
     """
 
     def __init__(self, dataset: Iterable[Any]) -> None:
@@ -99,9 +99,9 @@ class IterableDatasetSource(IterableSource):
 
 @final
 class LoaderSource(IterableSource):
-    """Ready batches from `function(share)`, whatever their size: tensors, a dict, or a `Batch`.
+    """Ready batches from `function(share)`, of any size: tensors, a dict, or a `Batch`.
 
-    `positional` and `labels` are known from the first batch on.
+    `positional` and `labels` are known after the first batch.
     """
 
     def __init__(self, function: Callable[[Share], Iterable[Any]]) -> None:

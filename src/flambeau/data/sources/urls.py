@@ -1,6 +1,6 @@
-"""Files elsewhere, by URL: their file systems, and what these raise.
+"""Remote files by URL: their file systems and the errors of these.
 
-fsspec gives the file systems; each has exceptions of its own, and some put credentials into texts.
+fsspec provides the file systems. Each has its own exceptions, and some put credentials into texts.
 It is loaded when the first URL is opened, since most jobs have none.
 """
 
@@ -20,22 +20,22 @@ _QUERY = re.compile(rf"({_PROTOCOL}://[^\s?'\"]*)\?[^\s'\"]*=[^\s'\"]*")
 
 
 def is_url(path: str) -> bool:
-    """Whether it is a URL that is not just another way to write a local path."""
+    """Return whether it is a URL, and not just another form of a local path."""
     return bool(_URL.match(path)) and not _LOCAL.match(path)
 
 
 def local_path(path: str) -> str:
-    """The path in a `file://` URL; anything else as it is."""
+    """Return the path in a `file://` URL; anything else unchanged."""
     return _LOCAL.sub("", path)
 
 
 def shown(text: str) -> str:
-    """`text` for people: without the logins and query strings (signatures) of URLs in it."""
+    """Return `text` for messages, without logins and query strings (signatures) of URLs in it."""
     return _QUERY.sub(r"\1?...", _LOGIN.sub(r"\1...@", text))
 
 
 def file_name(path: str) -> str:
-    """The last part of a path or URL, without a query string."""
+    """Return the last part of a path or URL, without a query string."""
     name = path.partition("::")[0] if "://" in path.partition("::")[0] else path
     if name.startswith(("http://", "https://")):
         name = name.partition("?")[0].partition("#")[0]
@@ -43,7 +43,7 @@ def file_name(path: str) -> str:
 
 
 def file_system(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL, and the file's path in it."""
+    """Return the fsspec file system of a URL, and the file's path in it."""
     from fsspec.core import url_to_fs
 
     require_known_protocol(url)
@@ -60,7 +60,7 @@ def file_system(url: str) -> tuple[Any, str]:
 
 
 def require_known_protocol(url: str) -> None:
-    """Raise `DataError` when fsspec has no file system of that name."""
+    """Raise `DataError` if fsspec has no file system for the protocol."""
     from fsspec import available_protocols
 
     known = available_protocols()
@@ -74,7 +74,7 @@ def require_known_protocol(url: str) -> None:
 
 @contextmanager
 def transferring(url: str, done: str = "read") -> Iterator[None]:
-    """Turn whatever a file system raises into a `DataError` with the URL and the reason."""
+    """Turn any error of a file system into a `DataError` with the URL and the reason."""
     try:
         yield
     except (UserError, ImportError):
@@ -82,12 +82,12 @@ def transferring(url: str, done: str = "read") -> Iterator[None]:
     except Exception as error:
         message = f"{shown(url)} cannot be {done}: {shown(_reason(error))}"
         if shown(url) != url:
-            raise DataError(message) from None  # its texts may hold the credentials
+            raise DataError(message) from None  # its texts may contain the credentials
         raise DataError(message) from error
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
-        # The HTTP file system says so of servers that are away too, and keeps the cause.
+        # The HTTP file system reports unreachable servers like this, too, and keeps the cause.
         return str(error.__cause__ or "") or "there is no such file"
     return next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -1,1 +1,1 @@
-"""Formats of text: CSV, Criteo, libsvm, libffm and their kin."""
+"""Text formats: CSV, Criteo, libsvm, libffm and related ones."""

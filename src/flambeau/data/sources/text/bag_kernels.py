@@ -1,4 +1,4 @@
-"""Rows of a label and a bag of ids (libsvm, libffm, dummy) in bytes of text, compiled."""
+"""Compiled kernels for rows of a label and a bag of ids (libsvm, libffm, dummy)."""
 
 from typing import Any
 
@@ -45,12 +45,13 @@ def parse_bags(
     values: Any,
     fields: Any,
 ) -> tuple[int, int, int, int, int, int]:
-    """Fill the arrays with rows; how many, how many were skipped, and the fault that ended it.
+    """Fill the arrays with rows; return the number of rows, of skipped rows, and a fault.
 
     Items have `parts` 1 (id), 2 (id:value) or 3 (field:id:value). `labels` is [labels, rows],
-    `offsets` [rows + 1]. A fault is four numbers: what, where, and the bounds of its line.
+    `offsets` [rows + 1]. A fault is four numbers: its kind, its position, and the bounds of its
+    line.
     """
-    # Not a literal, for which numba would compile all that is called here a second time.
+    # Not a literal, for which numba would compile all functions called here a second time.
     zero: Any = np.int64(0)
     rows, items, skipped, position = zero, zero, zero, zero
     offsets[0] = 0
@@ -80,7 +81,7 @@ def parse_bags(
 
 @kernel
 def _labels(data: Any, position: int, stop: int, labels: Any, row: int) -> tuple[int, int]:
-    """Read labels joined with `#`: where they end, and what is wrong."""
+    """Read labels joined with `#`; return where they end, and a fault."""
     count = labels.shape[0]
     position = _after_blanks(data, position, stop)
     for number in range(count):
@@ -111,7 +112,7 @@ def _items(
     fields: Any,
     items: int,
 ) -> tuple[int, int, int]:
-    """Read the items of a row from number `items` on: where, how many there are, what is wrong."""
+    """Read the items of a row from number `items` on; return the end, their number and a fault."""
     while True:
         start, more = _next_item(data, position, stop, parts)
         if start == stop and not more:
@@ -152,7 +153,7 @@ def _after_blanks(data: Any, position: Any, stop: Any) -> Any:
 
 @kernel
 def _next_item(data: Any, position: int, stop: int, parts: int) -> tuple[int, bool]:
-    """Where the next item starts, and whether there must be one."""
+    """Return where the next item starts, and whether there must be one."""
     start = _after_blanks(data, position, stop)
     if parts == 1 and start < stop and byte(data, start) == COMMA:
         return _after_blanks(data, start + 1, stop), True
@@ -161,7 +162,7 @@ def _next_item(data: Any, position: int, stop: int, parts: int) -> tuple[int, bo
 
 @inlined
 def _after_colon(data: Any, position: Any, stop: Any) -> Any:
-    """The place after a colon; -1 when there is none."""
+    """Return the position after a colon, or -1 if there is no colon."""
     if position < stop and byte(data, position) == COLON:
         return position + 1
     return -1
@@ -169,7 +170,7 @@ def _after_colon(data: Any, position: Any, stop: Any) -> Any:
 
 @kernel
 def _why_no_id(data: Any, start: int, stop: int, parts: int, wrong: int) -> int:
-    """What to say of an item that does not begin with an id."""
+    """Return the fault of an item that does not begin with an id."""
     if wrong != NO_NUMBER or start == stop:
         return wrong
     if byte(data, start) == LETTER_Q and parts == 2:

@@ -17,10 +17,10 @@ _SHAPES = {1: "label,id,id,...", 2: "label id:value ...", 3: "label field:id:val
 
 @final
 class BagParser(RowParser):
-    """Columns of float32 labels, and `features` with `parts` members: ids, values, fields.
+    """Parser with float32 labels, and `features` with `parts` members: ids, values, fields.
 
-    Ids are shifted down by `first_id`. Lines (and the rest of lines) after `#` are comments when
-    `comments`; not with several labels, which are joined with it.
+    `first_id` is subtracted from ids. With `comments`, text from a `#` to the end of the line is a
+    comment; not with several labels, which are joined with `#`.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class BagParser(RowParser):
         return f"a row is {_SHAPES[self._parts]!r}"
 
     def _capacity(self, data: Bytes) -> tuple[int, int]:
-        """At most how many rows and items there are."""
+        """Return upper limits of the numbers of rows and of items."""
         from flambeau.data.sources.text.number_kernels import capacity
 
         between = b", \t" if self._parts == 1 else b":::"
         lines, marks = capacity(data, *between)
-        # One more for the item that turns out to be bad when part of it is written.
+        # One more for an item of which a part is written before it is found to be bad.
         return lines + 1, marks // max(self._parts - 1, 1) + 1
 
     def _batch(

@@ -1,4 +1,4 @@
-"""Criteo's click logs: labels, 13 integers and 26 hexadecimal texts between tabs."""
+"""Criteo's click logs: labels, 13 integers and 26 hexadecimal texts, separated by tabs."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, final, get_args
@@ -29,12 +29,12 @@ def open_criteo(
     on_bad_row: OnBadRow = "error",
     shard_bytes: int = SHARD_BYTES,
 ) -> TextSource:
-    """Columns `label` (or `labels`), `I1`, `I2`, ... (float32) and `C1`, `C2`, ... (int64 ids).
+    """Open logs with columns `label` (or `labels`), `I1`, ... (float32) and `C1`, ... (int64 ids).
 
-    An integer becomes log(1 + max(x, 0)), and 0 when it is missing; with `dense="raw"` it stays,
-    and is NaN. Texts become 64-bit hashes, salted by the column's name, and null when missing.
-    With `raw`, for pipelines of features, numbers are float64 and texts stay texts; both are null
-    when missing.
+    An integer becomes log(1 + max(x, 0)), and 0 if it is missing; with `dense="raw"` it is
+    unchanged, and NaN if missing. Texts become 64-bit hashes, salted by the column's name, and null
+    if missing. With `raw`, for pipelines of features, numbers are float64 and texts are not hashed;
+    both are null if missing.
     """
     if dense not in get_args(Dense):
         raise ConfigError(f"dense={dense!r}: {nearest(str(dense), get_args(Dense))}")
@@ -51,7 +51,7 @@ def log_schema(
     dense_columns: int = 13,
     id_columns: int = 26,
 ) -> pa.Schema:
-    """The columns of logs, with their types, without any file."""
+    """Return the columns of logs with their types, without any file."""
     names, numbers, texts = _columns(labels, dense_columns, id_columns)
     return CriteoParser(names, numbers, texts, logarithm=not raw, raw=raw).schema
 
@@ -59,7 +59,7 @@ def log_schema(
 def _columns(
     labels: Sequence[str] | None, dense_columns: int, id_columns: int
 ) -> tuple[list[str], list[str], list[str]]:
-    """The names of labels, of numbers and of texts."""
+    """Return the names of labels, of numbers and of texts."""
     numbers = [f"I{n + 1}" for n in range(require_count("dense_columns", dense_columns, 0))]
     texts = [f"C{n + 1}" for n in range(require_count("id_columns", id_columns, 0))]
     names = label_names(labels, [*numbers, *texts], least=0)
@@ -70,7 +70,7 @@ def _columns(
 
 @final
 class CriteoParser(RowParser):
-    """Float32 labels and numbers, and int64 hashes of texts; or all of it `raw`."""
+    """Parser with float32 labels and numbers, and int64 hashes of texts, or `raw` values."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class CriteoParser(RowParser):
     ) -> None:
         self._labels, self._numbers, self._texts = list(labels), list(numbers), list(texts)
         self._logarithm = logarithm
-        #: Whether numbers and texts are as they are in the log.
+        #: Whether numbers and texts are unchanged.
         self.raw = raw
         self.schema = pa.schema(
             {
@@ -95,12 +95,12 @@ class CriteoParser(RowParser):
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """The columns of numbers."""
+        """Names of the columns of numbers."""
         return tuple(self._numbers)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The columns of texts."""
+        """Names of the columns of texts."""
         return tuple(self._texts)
 
     def converting(self) -> "CriteoParser":

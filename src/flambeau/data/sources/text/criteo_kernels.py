@@ -1,4 +1,4 @@
-"""Rows of labels, numbers and texts between tabs, in bytes of text, compiled."""
+"""Compiled kernels for rows of labels, numbers and texts separated by tabs."""
 
 from math import log1p
 from typing import Any
@@ -41,13 +41,13 @@ def parse_criteo(
     ids: Any,
     valid: Any,
 ) -> tuple[int, int, int, int, int, int]:
-    """Fill the arrays with rows; how many, how many were skipped, and the fault that ended it.
+    """Fill the arrays with rows; return the number of rows, of skipped rows, and a fault.
 
-    `labels`, `dense` and `ids` are [columns, rows]; `valid` [columns, rows / 8] begins as zeros.
-    Without `hashes`, ids say where texts are in the data: the start in the upper 32 bits, the end
-    in the lower ones.
+    `labels`, `dense` and `ids` are [columns, rows]; `valid` [columns, rows / 8] must be zeros.
+    Without `hashes`, ids are the positions of texts in the data: the start in the upper 32 bits,
+    the end in the lower ones.
     """
-    # Not a literal, for which numba would compile all that is called here a second time.
+    # Not a literal, for which numba would compile all functions called here a second time.
     zero: Any = np.int64(0)
     rows, skipped, position = zero, zero, zero
     while position < data.size:
@@ -75,8 +75,8 @@ def parse_criteo(
     return rows, skipped, FINE, 0, 0, 0
 
 
-# Each reads its columns from a place on, and gives the place after the tab behind the last of
-# them: one more than `stop` when the row has ended, which is where the next column would begin.
+# Each function reads its columns from a position on and returns the position after the tab behind
+# the last of them. If the row has ended, that is `stop` + 1, where the next column would begin.
 
 
 @kernel
@@ -148,7 +148,7 @@ def _texts(
 
 @kernel
 def text_bounds(spans: Any, bounds: Any) -> None:
-    """Write where each text begins, and the last one ends, when all are put together."""
+    """Write the offset of each text, and of the end, for all texts joined."""
     total = np.int32(0)
     bounds[0] = total
     for i in range(spans.size):
@@ -158,7 +158,7 @@ def text_bounds(spans: Any, bounds: Any) -> None:
 
 @kernel
 def copy_texts(data: Any, spans: Any, out: Any) -> None:
-    """Put texts together whose places in the data are given."""
+    """Join the texts at the given positions in the data."""
     place = 0
     for i in range(spans.size):
         for position in range(spans[i] >> np.int64(32), spans[i] & np.int64(0xFFFFFFFF)):
@@ -168,7 +168,7 @@ def copy_texts(data: Any, spans: Any, out: Any) -> None:
 
 @inlined
 def log_one_plus(value: Any) -> Any:
-    """log(1 + value), and 0 for what is negative."""
+    """Return log(1 + value), or 0 for a negative value."""
     whole = np.int64(min(max(value, 0.0), 4096.0))
     if whole < 4096 and (value == whole or value <= 0.0):
         return np.float32(_LOGARITHMS[whole])
@@ -177,7 +177,7 @@ def log_one_plus(value: Any) -> Any:
 
 @inlined
 def is_utf8(data: Any, position: Any, stop: Any) -> Any:
-    """Whether the bytes are well-formed UTF-8."""
+    """Return whether the bytes are well-formed UTF-8."""
     while position + 8 <= stop and not word_at(data, position) & HIGH_BITS:
         position += 8
     while position < stop and byte(data, position) < 0x80:

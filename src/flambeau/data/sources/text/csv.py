@@ -50,7 +50,7 @@ _COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 @dataclass(frozen=True)
 class _Lines:
-    """Some lines of a file: from byte `start` to `stop` (None: the end of a packed file)."""
+    """Some lines of a file, from byte `start` to `stop` (None: the end of a compressed file)."""
 
     path: str
     names: tuple[str, ...]
@@ -65,9 +65,9 @@ class _Lines:
 
 @dataclass(frozen=True)
 class _GoodRows:
-    """Good rows of a block of lines, with all columns, and how many bad ones were among them.
+    """Good rows of a block of lines with all columns, and the number of bad rows that were skipped.
 
-    `position` is the first byte of the block in the (unpacked) file.
+    `position` is the first byte of the block in the (decompressed) file.
     """
 
     position: int
@@ -92,11 +92,10 @@ class CsvSource(StreamedSource):
     """Rows of delimited text, parsed by Arrow.
 
     The first line has the column names, unless `names` gives them. Types are inferred from the
-    first rows of the first file and hold for all; `types` (`{"price": "float64"}`) overrides
-    them. Integers beyond int64 are uint64, and beyond that text. Plain files are cut at line ends
-    into shards of about `shard_bytes`. A bad row is an error that says where it is, or it is
-    skipped and counted. `encoding` is UTF-8 or one with a byte for each character, such as
-    "latin-1".
+    first rows of the first file and apply to all files; `types` (`{"price": "float64"}`) overrides
+    them. Integers that exceed int64 are uint64, and larger ones text. Uncompressed files are cut at
+    line ends into shards of about `shard_bytes`. A bad row is an error with its position, or it is
+    skipped and counted. `encoding` is UTF-8 or one with one byte per character, such as "latin-1".
     """
 
     def __init__(
@@ -161,7 +160,7 @@ class CsvSource(StreamedSource):
             yield from block.rows.select(columns).to_batches()
 
     def _require_exact(self, batch: pa.RecordBatch, lines: _Lines) -> None:
-        """Raise `DataError` for large integers in a column without a value to infer its type."""
+        """Raise `DataError` for large integers in a column whose type could not be inferred."""
         for name in self._guessed.intersection(batch.schema.names):
             if rounded(batch.column(name)):
                 raise DataError(
@@ -184,7 +183,7 @@ class CsvSource(StreamedSource):
 
     def _header(self, path: str) -> tuple[list[str], int]:
         line, end = csv_lines.header_line(path)
-        # Arrow would do so in threads, which abort the process if it ends early.
+        # Arrow would decode in threads, which abort the process if it ends early.
         try:
             text = self._encoding.to_utf8(line).decode()
             names = next(python_csv.reader([text], delimiter=self._delimiter), [])
@@ -198,7 +197,7 @@ class CsvSource(StreamedSource):
 
     def _infer(self, lines: _Lines, types: Mapping[str, str]) -> pa.Schema:
         given = {name: _type(name, kind, lines) for name, kind in types.items()}
-        # With bad rows, which are not known yet, only texts are sure to fit.
+        # With bad rows, whose position is unknown here, only text is sure to fit.
         kinds = dict.fromkeys(given, pa.string()) if self._skip else given
         options = self._options(lines, lines.names, kinds)
         options["parse_options"] = self._format(lenient=self._skip)
@@ -207,7 +206,7 @@ class CsvSource(StreamedSource):
         found = {field.name: given.get(field.name, _text_or(field.type)) for field in schema}
         doubles = [name for name, kind in found.items() if pa.types.is_float64(kind)]
         found |= self._large_integers(lines, [name for name in doubles if name not in given])
-        # A column without any value so far will most likely hold numbers.
+        # A column without any value so far most likely holds numbers.
         self._guessed = frozenset(name for name, kind in found.items() if pa.types.is_null(kind))
         return pa.schema(
             pa.field(name, pa.float64() if name in self._guessed else kind)
@@ -215,7 +214,7 @@ class CsvSource(StreamedSource):
         )
 
     def _large_integers(self, lines: _Lines, doubles: Sequence[str]) -> dict[str, pa.DataType]:
-        """The types of those columns whose first values are integers that a double would round."""
+        """Return types for columns whose first values are integers that a double would round."""
         if not doubles:
             return {}
         options = self._options(lines, doubles, dict.fromkeys(doubles, pa.string()))
@@ -269,7 +268,7 @@ class CsvSource(StreamedSource):
         return rows
 
     def _require_rows_are_lines(self, lines: _Lines, counted: csv_lines.Counted) -> None:
-        """Raise `DataError` unless the parser, which knows quotes, also sees a row in each line."""
+        """Raise `DataError` unless the parser, which handles quotes, finds one row in each line."""
         name = lines.names[0]
         with self._explained(lines):
             parsed = self._parse(lines, [name], {name: pa.string()})
@@ -283,7 +282,7 @@ class CsvSource(StreamedSource):
 
     @contextmanager
     def _explained(self, lines: _Lines) -> Iterator[None]:
-        """Turn what the parser raises into a `DataError` with file, line and column name."""
+        """Turn errors of the parser into a `DataError` with file, line and column name."""
         try:
             yield
         except UnicodeDecodeError as error:
@@ -328,7 +327,7 @@ class CsvSource(StreamedSource):
         self, lines: _Lines, columns: Sequence[str], types: Mapping[str, pa.DataType]
     ) -> dict[str, Any]:
         return {
-            # Only a single thread says in which row something is wrong.
+            # Only a single thread reports the row of an error.
             "read_options": csv.ReadOptions(use_threads=False, column_names=list(lines.names)),
             "parse_options": self._format(),
             "convert_options": csv.ConvertOptions(
@@ -355,7 +354,7 @@ def _type(name: str, kind: str, lines: _Lines) -> pa.DataType:
 
 
 def _text_or(kind: pa.DataType) -> pa.DataType:
-    """Return text for what is taken for bytes because it is not UTF-8: reading it says where."""
+    """Return text for bytes, the type that Arrow infers for invalid UTF-8; reading reports it."""
     return pa.string() if pa.types.is_binary(kind) else kind
 
 
@@ -375,12 +374,15 @@ def _message(lines: _Lines, text: str) -> str:
 
 
 _INTEGER = r"^\s*[+-]?[0-9]+\s*$"
-#: From here on, a double has no room for all digits of an integer.
+#: From this number on, a double cannot represent all integers.
 _EXACT = float(1 << 53)
 
 
 def integer_type(texts: pa.Array) -> pa.DataType | None:
-    """The type in which integers keep their digits: uint64, or text; None if a double is right."""
+    """Return uint64, or text, as the type that keeps all digits of integers.
+
+    Return None if a double is the right type.
+    """
     if not pc.all(pc.match_substring_regex(texts, _INTEGER)).as_py():
         return None
     digits = pc.utf8_trim_whitespace(texts)
@@ -394,5 +396,5 @@ def integer_type(texts: pa.Array) -> pa.DataType | None:
 
 
 def rounded(numbers: pa.Array) -> bool:
-    """Whether some of the doubles are so large that digits may be lost."""
+    """Return whether some of the doubles are so large that digits may be lost."""
     return bool(pc.any(pc.greater_equal(pc.abs(numbers), _EXACT)).as_py())

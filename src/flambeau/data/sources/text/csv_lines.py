@@ -1,6 +1,6 @@
-"""The lines of CSV files: counted, cut into ranges, and found again for messages.
+"""Lines of CSV files: counted, cut into ranges, and located for messages.
 
-A row is a line that is not blank, as Arrow's parser sees it. Values with line ends inside are not
+A row is a line that is not blank, as in Arrow's parser. Values that contain line ends are not
 supported: a byte range could not be parsed without everything before it.
 """
 
@@ -24,7 +24,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def header_line(path: str) -> tuple[bytes, int]:
-    """The first line that is not blank, and where the line after it starts."""
+    """Return the first line that is not blank, and the offset of the next line."""
     with open_lines(path) as file:
         line = file.readline()
         end = len(line)
@@ -35,7 +35,7 @@ def header_line(path: str) -> tuple[bytes, int]:
 
 
 def line_ranges(path: str, start: int, size: int) -> list[tuple[int, int]]:
-    """Byte ranges of about `size` from `start` to the end of a plain file, cut at line ends."""
+    """Return byte ranges of about `size` from `start` to the end of a file, cut at line ends."""
     end = size_of(path)
     bounds = [start]
     with open_lines(path) as file:
@@ -48,7 +48,7 @@ def line_ranges(path: str, start: int, size: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Counted:
-    """How many lines are not blank, whether there are quotes among them, and the last line."""
+    """Number of lines that are not blank, whether there are quotes in them, and the last line."""
 
     rows: int
     quoted: bool
@@ -57,7 +57,7 @@ class Counted:
 
 
 def count_rows(stream: pa.NativeFile, path: str, start: int) -> Counted:
-    """What the lines of the stream, which begins at byte `start`, amount to.
+    """Count the lines of the stream, which begins at byte `start` of the file.
 
     `path` is for messages.
     """
@@ -76,7 +76,7 @@ def count_rows(stream: pa.NativeFile, path: str, start: int) -> Counted:
 
 
 def line_of_row(path: str, start: int, row: int) -> int:
-    """The line number, from 1, of the `row`-th row (from 1) after byte `start`."""
+    """Return the number, from 1, of the line with the `row`-th row (from 1) after byte `start`."""
     with open_lines(path) as file:
         line = _newlines(file, start)
         for text in file:
@@ -90,7 +90,7 @@ def line_of_row(path: str, start: int, row: int) -> int:
 def undecodable_line(
     path: str, start: int, stop: int | None, encoding: str
 ) -> tuple[int, UnicodeDecodeError] | None:
-    """The number, from 1, of the first line from byte `start` that is not in an encoding."""
+    """Return the number, from 1, of the first line from byte `start` that cannot be decoded."""
     with open_lines(path) as file:
         before = _newlines(file, start)
         for number, line in enumerate(_lines(file, start, stop), before + 1):
@@ -102,7 +102,7 @@ def undecodable_line(
 
 
 def first_open_quote(path: str, start: int, stop: int | None, delimiter: str) -> int | None:
-    """The row, from 1 after byte `start`, that ends inside a quoted value; None without any."""
+    """Return the first row, from 1 after byte `start`, that ends inside a quoted value, or None."""
     with open_lines(path) as file:
         if compression_of(path) is None:
             file.seek(start)
@@ -114,7 +114,7 @@ def first_open_quote(path: str, start: int, stop: int | None, delimiter: str) ->
 
 
 def ends_in_quotes(line: bytes, delimiter: str) -> bool:
-    """Whether a value that starts with a quote is not closed in this line."""
+    """Return whether a value that starts with a quote is not closed in this line."""
     return _closed_row(delimiter.encode()).fullmatch(line) is None
 
 
@@ -134,13 +134,13 @@ def _lines(file: IO[bytes], start: int, stop: int | None) -> Iterator[bytes]:
 
 
 def _newlines(file: IO[bytes], size: int) -> int:
-    """How many line ends the next `size` bytes hold."""
+    """Return the number of line ends in the next `size` bytes."""
     counts = (file.read(min(_BLOCK, size - at)).count(b"\n") for at in range(0, size, _BLOCK))
     return sum(counts)
 
 
 def blocks(stream: pa.NativeFile) -> Iterator[bytes]:
-    """The bytes of the stream in blocks that end with a line."""
+    """Yield the bytes of the stream in blocks that end with a line."""
     rest = b""
     while data := stream.read(_BLOCK):
         cut = data.rfind(b"\n") + 1
@@ -152,7 +152,7 @@ def blocks(stream: pa.NativeFile) -> Iterator[bytes]:
 
 
 def rows_in(block: bytes) -> int:
-    """How many of its lines are not blank."""
+    """Return the number of lines that are not blank."""
     characters = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(characters == ord("\n"))
     if not block.endswith(b"\n"):

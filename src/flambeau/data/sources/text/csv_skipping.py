@@ -1,7 +1,7 @@
-"""The good rows of CSV text, when bad ones are to be left out.
+"""Good rows of CSV text, when bad rows are skipped.
 
-Arrow's parser says of a block only that it is bad. So it is halved until what is bad is a line: as
-fast as ever where all is well, and slower by a few small parses for each bad row.
+Arrow's parser only reports that a block is bad, so a bad block is halved until the bad part is one
+line. This costs nothing without bad rows, and a few small parses for each bad row.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from flambeau.data.sources.text.csv_lines import ends_in_quotes, rows_in
 def good_rows(
     block: bytes, parse: Callable[[bytes], pa.Table], delimiter: str
 ) -> tuple[list[pa.Table], int]:
-    """The rows of some lines, in order, and how many others there are."""
+    """Return the good rows of some lines, in order, and the number of others."""
     if not rows_in(block):
         return [], 0
     found = _parsed(block, parse, delimiter)
@@ -29,7 +29,7 @@ def good_rows(
 
 
 def _parsed(block: bytes, parse: Callable[[bytes], pa.Table], delimiter: str) -> pa.Table | None:
-    """The rows, if each line is a good one."""
+    """Return the rows if each line is a good one, else None."""
     try:
         table = parse(block)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""Files of the ids that are there, without values: `label,id,id,...`, or separated by blanks."""
+"""Dummy files of ids without values: `label,id,id,...`, or separated by blanks."""
 
 from collections.abc import Sequence
 
@@ -18,6 +18,9 @@ def open_dummy(
     on_bad_row: OnBadRow = "error",
     shard_bytes: int = SHARD_BYTES,
 ) -> TextSource:
-    """Columns `label` (or `labels`, joined with `#`) and `features` (ids, which count from 0)."""
+    """Open files with columns `label` (or `labels`, joined with `#`) and `features` (ids).
+
+    Ids count from 0.
+    """
     parser = BagParser(label_names(labels, [FEATURES], least=1), parts=1)
     return TextSource(path, parser, on_bad_row=on_bad_row, shard_bytes=shard_bytes)

@@ -1,4 +1,4 @@
-"""Which numbers stand for the two classes in text files: 0 and 1, -1 and 1, or 1 and 2."""
+"""Numbers that stand for the two classes in text files: 0 and 1, -1 and 1, or 1 and 2."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -11,16 +11,16 @@ from flambeau.data.sources.formats import find_format
 from flambeau.data.sources.paths import find_files, reading
 from flambeau.data.sources.text.row_parser import label_names
 
-#: Formats without a place to say what their labels mean.
+#: Formats that do not describe the meaning of their labels.
 FORMATS = ("dummy", "libffm", "libfm", "libsvm")
-#: Rows that are looked at for a label that is not 1.
+#: Limit of the rows that are searched for a label that is not 1.
 MOST_ROWS = 1_000_000
 _END_OF_LABEL = re.compile(rb"[\s,]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def recognise(data: FileData, columns: Collection[str]) -> dict[float, float]:
-    """What to make of the labels in `columns`; nothing if they are 0 and 1, or not binary.
+    """Return a mapping of the labels in `columns`; empty if they are 0 and 1, or not binary.
 
     All forms have the label 1, so the first other label decides.
     """
@@ -35,7 +35,7 @@ def recognise(data: FileData, columns: Collection[str]) -> dict[float, float]:
 
 
 def _labels(data: FileData, places: list[int]) -> Iterator[float]:
-    """The labels of all rows; what cannot be read as one is left to the reader of the rows."""
+    """Yield the labels of all rows; the reader of the rows reports those that are malformed."""
     for path in find_files(data.path, ("",)):
         with reading(path, "text"), open_lines(path) as lines:
             for line in lines:

@@ -19,9 +19,9 @@ def open_libffm(
     on_bad_row: OnBadRow = "error",
     shard_bytes: int = SHARD_BYTES,
 ) -> TextSource:
-    """Columns `label` (or `labels`, joined with `#`) and `features` (ids, values, fields).
+    """Open files with `label` (or `labels`, joined with `#`) and `features` (ids, values, fields).
 
-    Ids count from `first_id` in the file and from 0 in the column; fields stay as they are.
+    Ids count from `first_id` in the file and from 0 in the column; fields are unchanged.
     """
     parser = BagParser(
         label_names(labels, [FEATURES], least=1),

@@ -9,7 +9,7 @@ from flambeau.data.sources.text.row_parser import label_names, require_count
 from flambeau.data.sources.text.text_source import SHARD_BYTES, TextSource
 
 SUFFIXES = tuple(name + packed for name in (".libsvm", ".svm") for packed in ("", ".gz", ".zst"))
-#: Files of libFM, which are the same but for ids that count from 0.
+#: Files of libFM, which are the same except that ids count from 0.
 FROM_ZERO = (".libfm", ".libfm.gz", ".libfm.zst")
 
 
@@ -21,7 +21,7 @@ def open_libsvm(
     on_bad_row: OnBadRow = "error",
     shard_bytes: int = SHARD_BYTES,
 ) -> TextSource:
-    """Columns `label` (or `labels`, joined with `#` in the file) and `features` (ids, values).
+    """Open files with columns `label` (or `labels`, joined with `#`) and `features` (ids, values).
 
     Ids count from `first_id` in the file and from 0 in the column. With one label, `#` begins a
     comment, at the start of a line or after a blank.

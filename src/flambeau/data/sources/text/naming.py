@@ -1,4 +1,4 @@
-"""Column names for data without any: `(x, y)`, `((x1, x2), y)`, a single `x`."""
+"""Column names for unnamed data: `(x, y)`, `((x1, x2), y)`, a single `x`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import torch
 
 @dataclass(frozen=True)
 class Named:
-    """Values by column name; `inputs` and `labels` are empty when the names are the user's."""
+    """Values by column name; `inputs` and `labels` are empty if the names are the user's."""
 
     columns: dict[str, Any]
     inputs: tuple[str, ...] = ()
@@ -18,10 +18,10 @@ class Named:
 
 
 def name_columns(item: Any) -> Named:
-    """An item, a batch or a set of arrays by column name.
+    """Return an item, a batch or a set of arrays by column name.
 
-    Inputs are `x` (several: `x0`, `x1`, ...), labels `y` (`y0`, ...). The last of several parts
-    is the label; a mapping keeps its own names.
+    Inputs are `x` (several: `x0`, `x1`, ...), labels `y` (`y0`, ...). The last of several parts is
+    the label; a mapping keeps its own names.
     """
     if isinstance(item, Mapping):
         return Named({str(name): value for name, value in item.items()})
@@ -45,7 +45,7 @@ def _numbered(stem: str, values: list[Any]) -> dict[str, Any]:
 
 
 def _group(value: Any) -> list[Any]:
-    """The members of a tuple of arrays; anything else (a list of numbers) is one value."""
+    """Return the members of a tuple of arrays; anything else (a list of numbers) is one value."""
     if isinstance(value, tuple | list) and value and all(map(_is_array, value)):
         return list(value)
     return [value]

@@ -1,4 +1,4 @@
-"""Numbers and lines in bytes of text, compiled."""
+"""Compiled kernels for numbers and lines in bytes of text."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ _TEN = np.uint64(10)
 _EACH_BYTE = np.uint64(0x0101010101010101)
 HIGH_BITS = np.uint64(0x8080808080808080)
 _LARGEST_ID = np.uint64((1 << 63) - 1)
-#: So many digits fit into 64 bits for sure. More of them do not change a float32.
+#: This many digits always fit into 64 bits. More digits do not change a float32.
 _SURE_DIGITS = 18
 _DIGITS_LIMIT = np.uint64(10 ** (_SURE_DIGITS - 1))
-#: A little more than the largest id: what is about as large as this is none.
+#: Slightly more than the largest id: an approximate value above it is not a valid id.
 _ABOUT_LARGEST = 9.3e18
-#: What rounds to the largest float32 is below.
+#: Limit below which a number rounds to a finite float32.
 _FLOAT32_LIMIT = (2.0 - 2.0**-24) * 2.0**127
-#: Beyond this power of ten, a mantissa of 18 digits is 0 or too large for a float32.
+#: With a higher power of ten, a mantissa of 18 digits is 0 or too large for a float32.
 _POWER_LIMIT = 80
 _POWERS = 10.0 ** np.arange(_POWER_LIMIT + 1)
 _EXPONENT_LIMIT = 100_000
@@ -32,19 +32,19 @@ _EXPONENT_LIMIT = 100_000
 
 @inlined
 def byte(data: Any, position: Any) -> Any:
-    """The byte at a place that is never negative, which saves the code that would look."""
+    """Return the byte at a position that is never negative, which saves the check for it."""
     return data[np.uint64(position)]
 
 
 @inlined
 def is_blank(character: Any) -> Any:
-    """Whether it stands between the parts of a row."""
+    """Return whether the character separates the parts of a row."""
     return character in (SPACE, TAB)
 
 
 @inlined
 def find(data: Any, position: Any, stop: Any, character: Any) -> Any:
-    """Where the character is first; `stop` when it is not there. Looks at eight bytes at once."""
+    """Return the first position of the character, or `stop`; compare eight bytes at a time."""
     pattern = np.uint64(character) * _EACH_BYTE
     while position + 8 <= stop:
         other = word_at(data, position) ^ pattern
@@ -58,13 +58,13 @@ def find(data: Any, position: Any, stop: Any, character: Any) -> Any:
 
 @inlined
 def end_of_line(data: Any, position: Any) -> Any:
-    """Where the line ends: its line feed, or the end of the data."""
+    """Return the end of the line: its line feed, or the end of the data."""
     return find(data, position, data.size, END)
 
 
 @inlined
 def parse_id(data: Any, position: int, stop: int) -> tuple[Any, int, int]:
-    """A number without a sign: the number, where its text ends, and what is wrong."""
+    """Parse a number without a sign: return it, where its text ends, and a fault."""
     value, first = np.uint64(0), position
     while position < stop and ZERO <= byte(data, position) <= NINE:
         value = value * _TEN + np.uint64(byte(data, position) - ZERO)
@@ -82,7 +82,7 @@ def parse_id(data: Any, position: int, stop: int) -> tuple[Any, int, int]:
 
 @inlined
 def parse_float(data: Any, position: int, stop: int) -> tuple[float, int, int]:
-    """A decimal number: its value, right to a float32, where it ends, and what is wrong."""
+    """Parse a decimal number: return its value as precise as a float32, its end, and a fault."""
     negative = position < stop and byte(data, position) == MINUS
     if negative or (position < stop and byte(data, position) == PLUS):
         position += 1
@@ -115,7 +115,7 @@ def parse_float(data: Any, position: int, stop: int) -> tuple[float, int, int]:
 
 @kernel
 def _long_mantissa(data: Any, position: int, stop: int) -> tuple[Any, int]:
-    """The first 18 digits of a number, and the power of ten that it must be multiplied by."""
+    """Return the first 18 digits of a number, and the power of ten to multiply them by."""
     mantissa, exponent, after_point = np.uint64(0), 0, False
     for i in range(position, stop):
         if byte(data, i) == POINT:
@@ -155,7 +155,7 @@ def _scaled(mantissa: float, exponent: int) -> Any:
 
 @kernel
 def count_rows(data: Any, comment: int, tabs_are_blank: bool) -> int:
-    """How many lines are rows: not blank, and not begun with `comment` (-1: no comments)."""
+    """Return the number of lines that are neither blank nor begin with `comment` (-1: none)."""
     rows, position = 0, 0
     while position < data.size:
         stop = end_of_line(data, position)
@@ -167,7 +167,7 @@ def count_rows(data: Any, comment: int, tabs_are_blank: bool) -> int:
 
 @inlined
 def is_skipped(data: Any, start: Any, stop: Any, comment: Any, tabs_are_blank: Any) -> Any:
-    """Whether the line is blank or a comment, and so no row."""
+    """Return whether the line is blank or a comment, and therefore not a row."""
     position = start
     while position < stop and (
         byte(data, position) == SPACE
@@ -180,7 +180,7 @@ def is_skipped(data: Any, start: Any, stop: Any, comment: Any, tabs_are_blank: A
 
 @inlined
 def without_return(data: Any, start: Any, stop: Any) -> Any:
-    """The end of the line without a carriage return before its line feed."""
+    """Return the end of the line without a carriage return before its line feed."""
     if stop > start and byte(data, stop - 1) == RETURN:
         return stop - 1
     return stop
@@ -188,7 +188,7 @@ def without_return(data: Any, start: Any, stop: Any) -> Any:
 
 @kernel
 def capacity(data: Any, first: int, second: int, third: int) -> tuple[int, int]:
-    """How many line ends there are, and how many bytes are one of the three given."""
+    """Return the number of line ends, and of bytes that are one of the three given."""
     lines, marks = 0, 0
     for i in range(data.size):
         character = byte(data, i)

@@ -1,4 +1,4 @@
-"""What can be wrong with a row of text: numbers that kernels give, and what is said about them."""
+"""Faults of a row of text: the numbers that kernels return, and their messages."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -41,7 +41,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong (a number above) at `where`, in a line from `start` to `stop` of a block."""
+    """A fault (a number above) at `where`, in a line from `start` to `stop` of a block."""
 
     what: int
     where: int
@@ -50,14 +50,14 @@ class Fault:
 
 
 def shortened(text: bytes) -> str:
-    """A text for a message: at most 60 characters, whatever its bytes are."""
+    """Return a text for a message: at most 60 characters, for any bytes."""
     shown = text.decode(errors="backslashreplace")
     return repr(shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "...")
 
 
 OnBadRow = Literal["error", "skip"]
 
-#: What to do about one, for messages.
+#: Advice about a bad row, for messages.
 WAY_OUT = (
     "to leave out bad rows and count them: options={'on_bad_row': 'skip'} of the data; on the "
     "command line train.options.on_bad_row=skip, or --option on_bad_row=skip of predict"
@@ -65,7 +65,7 @@ WAY_OUT = (
 
 
 def skips(on_bad_row: OnBadRow) -> bool:
-    """Whether they are left out; raises `ConfigError` for any other word."""
+    """Return whether bad rows are skipped; raise `ConfigError` for an unknown value."""
     if on_bad_row not in get_args(OnBadRow):
         hint = nearest(str(on_bad_row), get_args(OnBadRow))
         raise ConfigError(f"on_bad_row={on_bad_row!r}: {hint}")

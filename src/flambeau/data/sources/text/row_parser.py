@@ -1,4 +1,4 @@
-"""The seam between a format of text and the source that reads its files."""
+"""Interface between a text format and the source that reads its files."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from flambeau.errors import ConfigError
 
 @dataclass(frozen=True)
 class Parsed:
-    """The rows of a block, how many were skipped, and the fault that ended it, if one did."""
+    """Rows of a block, the number of skipped rows, and the fault that ended it, if any."""
 
     batch: pa.RecordBatch
     skipped: int
@@ -21,25 +21,28 @@ class Parsed:
 
 
 class RowParser(ABC):
-    """From a block of whole lines to rows with the columns of `schema`. Blank lines are no rows."""
+    """Parser from a block of whole lines to rows with the columns of `schema`.
+
+    Blank lines are not rows.
+    """
 
     schema: pa.Schema
 
     @abstractmethod
     def count(self, data: Bytes) -> int:
-        """How many lines are rows, good or bad, without parsing them."""
+        """Return the number of lines that are rows, good or bad, without parsing them."""
 
     @abstractmethod
     def parse(self, data: Bytes, *, skip: bool) -> Parsed:
-        """The rows in order: all that are good, or those before the first bad one."""
+        """Return the rows in order: all good ones, or those before the first bad one."""
 
     @abstractmethod
     def describe(self, line: bytes) -> str:
-        """What a row should look like, for the message about a bad one."""
+        """Return what a row should look like, for the error message about a bad one."""
 
 
 def label_names(labels: Sequence[str] | None, others: Sequence[str], least: int) -> tuple[str, ...]:
-    """The names of the label columns; raises `ConfigError` when they cannot be used."""
+    """Return the names of the label columns; raise `ConfigError` if they cannot be used."""
     names = ("label",) if labels is None else labels
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"labels={labels!r}: give a list of column names")
@@ -53,7 +56,7 @@ def label_names(labels: Sequence[str] | None, others: Sequence[str], least: int)
 
 
 def require_count(name: str, value: int, least: int) -> int:
-    """A whole number of at least `least`, given as option `name`."""
+    """Return a whole number given as option `name`; raise `ConfigError` if it is below `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(f"{name}={value!r}: give a whole number of at least {least}")
     return value

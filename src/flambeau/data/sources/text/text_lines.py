@@ -13,7 +13,7 @@ from flambeau.data.sources.paths import reading
 from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
 
-#: Bytes that are read and parsed at a time; a longer line makes its block longer.
+#: Number of bytes that are read and parsed at a time; a longer line makes its block longer.
 BLOCK_BYTES = 4 << 20
 LONGEST_LINE = 64 << 20
 _LOOK_BYTES = 64 << 10
@@ -25,7 +25,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True)
 class LineRange:
-    """Whole lines: bytes `start` to `stop` (None: the end) of a file; unpacked, of a packed one."""
+    """Whole lines: bytes `start` to `stop` (None: the end) of a file, after decompression."""
 
     path: str
     start: int
@@ -34,14 +34,14 @@ class LineRange:
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines, and which byte of the (unpacked) file is their first."""
+    """Whole lines, and the position of their first byte in the (decompressed) file."""
 
     position: int
     data: Bytes
 
 
 def line_ranges(path: str, size: int) -> list[LineRange]:
-    """Ranges of about `size` bytes, cut at line ends; a packed file is a single one."""
+    """Return ranges of about `size` bytes, cut at line ends; one for a compressed file."""
     if files.compression_of(path) is not None:
         return [LineRange(path, 0, None)]
     with reading(path, "text"):
@@ -54,7 +54,7 @@ def line_ranges(path: str, size: int) -> list[LineRange]:
 
 
 def blocks(lines: LineRange) -> Iterator[Block]:
-    """The lines in order; together the blocks hold every line once."""
+    """Yield blocks of lines, in order, which together contain every line once."""
     with reading(lines.path, "text"):
         found = _packed(lines) if lines.stop is None else _plain(lines, lines.stop)
         for block in found:
@@ -62,7 +62,7 @@ def blocks(lines: LineRange) -> Iterator[Block]:
 
 
 def line_number(path: str, position: int) -> int:
-    """The number, from 1, of the line with the given byte of the (unpacked) file."""
+    """Return the number, from 1, of the line with the given byte of the (decompressed) file."""
     with reading(path, "text"):
         stream, line = files.open_stream(path), 1
         while position > 0 and (data := stream.read(min(BLOCK_BYTES, position))):
@@ -72,7 +72,7 @@ def line_number(path: str, position: int) -> int:
 
 
 def _after_line(path: str, position: int, end: int) -> int:
-    """Where the line that has the byte at `position` ends."""
+    """Return the end of the line with the byte at `position`."""
     while position < end:
         found = bytes(files.read_bytes(path, position, min(position + _LOOK_BYTES, end)))
         if b"\n" in found:
@@ -119,7 +119,7 @@ def _longer(size: int, path: str, position: int) -> int:
 
 
 def _whole_lines(data: Bytes) -> int:
-    """How many bytes there are up to the last line end."""
+    """Return the number of bytes up to the last line end."""
     stop = len(data)
     while stop > 0:
         start = max(0, stop - _LOOK_BYTES)
@@ -131,7 +131,7 @@ def _whole_lines(data: Bytes) -> int:
 
 
 def _without_mark(block: Block) -> Block:
-    # Kernels are compiled for data that is only read.
+    # Kernels are compiled for read-only data.
     block.data.flags.writeable = False
     mark = len(_BYTE_ORDER_MARK)
     if block.position or block.data[:mark].tobytes() != _BYTE_ORDER_MARK:
@@ -141,13 +141,13 @@ def _without_mark(block: Block) -> Block:
 
 @final
 class RowMarks:
-    """The first rows of blocks of lines, and at which byte of the (unpacked) file they start."""
+    """First rows of blocks of lines, with the byte of the (decompressed) file where they start."""
 
     def __init__(self) -> None:
         self._rows, self._bytes = array("q"), array("q")
 
     def add(self, row: int, position: int) -> None:
-        """Add a mark; marks come in order."""
+        """Add a mark; marks must be added in order."""
         self._rows.append(row)
         self._bytes.append(position)
 

@@ -1,4 +1,4 @@
-"""Files of text rows as a source; a shard is a range of lines."""
+"""Source of text rows in files; a shard is a range of lines."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -33,16 +33,16 @@ from flambeau.data.sources.urls import shown
 from flambeau.errors import DataError
 
 SHARD_BYTES = 64 << 20
-#: A directory stands for all files in it: such logs seldom have a suffix.
+#: A directory stands for all files in it, since such logs seldom have a suffix.
 _ANY_NAME = ("",)
 
 
 @final
 class TextSource(StreamedSource):
-    """Rows as a parser reads them, of plain, gzip or zstd files, in the order of the files.
+    """Rows of plain, gzip or zstd files as a parser reads them, in the order of the files.
 
-    A bad row is an error that says where it is, or it is skipped and counted. Plain files are cut
-    at line ends into shards of about `shard_bytes`; a packed file is one shard.
+    A bad row is an error with its position, or it is skipped and counted. Uncompressed files are
+    cut at line ends into shards of about `shard_bytes`; a compressed file is one shard.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class TextSource(StreamedSource):
         return self._raw_schema
 
     def parsed_by(self, parser: RowParser) -> "TextSource":
-        """Return a source of the same lines for another parser, which takes the same rows."""
+        """Return a source of the same lines for another parser of the same rows."""
         changed = copy.copy(self)
         changed.parser = parser
         return changed
