@@ -1,1 +1,1 @@
-"""Using a trained model: predictions as Arrow batches and files."""
+"""Use of a trained model: predictions as Arrow batches and files, and exports."""

@@ -1,4 +1,4 @@
-"""The arguments of a forward() by name, taken apart and put together again."""
+"""The arguments of forward() by name, taken apart and put together again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ from flambeau.errors import ModelError
 
 Leaf = Tensor | Jagged
 
-#: What models raise for arguments that they do not take.
+#: Exceptions that models raise for arguments that they do not accept.
 FAULTS = (RuntimeError, TypeError, LookupError, AttributeError, ValueError, AssertionError)
 
 
 @final
 @dataclass(frozen=True)
 class Arguments:
-    """How named values make up the arguments: `positional` and `named` are names of values.
+    """Structure of the arguments: `positional` and `named` contain names of values.
 
-    A whole batch is the names of its columns.
+    A whole batch is represented by the names of its columns.
     """
 
     positional: tuple[str | tuple[str, ...], ...]
     named: dict[str, str | tuple[str, ...]]
 
     def together(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments with these values."""
+        """Return the positional and named arguments with these values."""
         positional = [_joined(names, values) for names in self.positional]
         return positional, {key: _joined(names, values) for key, names in self.named.items()}
 
@@ -36,7 +36,10 @@ class Arguments:
 def take_apart(
     positional: Sequence[Any], named: Mapping[str, Any], parameters: Sequence[str]
 ) -> tuple[Arguments, dict[str, Leaf]]:
-    """How the arguments are made up, and their values by name; `parameters` are of forward()."""
+    """Return the structure of the arguments, and their values by name.
+
+    `parameters` are the names of the parameters of forward().
+    """
     values: dict[str, Leaf] = {}
     names = [*parameters, *(f"input{number}" for number in range(len(positional)))]
     places = tuple(

@@ -1,4 +1,4 @@
-"""Probabilities of all rows from a model that was trained on a part of the negatives."""
+"""Calibration of a model that was trained on a share of the negatives."""
 
 import math
 from typing import Any, final
@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 
 def calibrated(output: Tensor, loss: str, keep: float) -> Tensor:
-    """Outputs as if all negatives had been there, of which the share `keep` was trained on.
+    """Return outputs as if the model had been trained on all negatives, not the share `keep`.
 
-    With loss "bce" outputs are logits, and log(keep) is added; with "bce_prob" they are
+    With loss "bce", outputs are logits, and log(keep) is added. With "bce_prob", they are
     probabilities p, which become p / (p + (1 - p) / keep).
     """
     if loss == "bce":
@@ -19,13 +19,13 @@ def calibrated(output: Tensor, loss: str, keep: float) -> Tensor:
 
 
 def calibrate_in_use(model: nn.Module, loss: str, keep: float) -> None:
-    """Have a model give calibrated outputs in evaluation mode, and its own in training."""
+    """Make a model return calibrated outputs in evaluation mode, and its own in training."""
     model.register_forward_hook(_Calibrate(loss, keep))
 
 
 @final
 class _Calibrate:
-    """The hook, as an object that can be copied and pickled with the model."""
+    """Forward hook, as an object that can be copied and pickled with the model."""
 
     def __init__(self, loss: str, keep: float) -> None:
         self._loss, self._keep = loss, keep

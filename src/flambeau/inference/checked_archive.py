@@ -1,8 +1,8 @@
-"""A file of torch.export from anybody, as one that holds only data.
+"""Conversion of an untrusted torch.export file to one that contains only data.
 
-`torch.export.load` unpickles some entries of the archive and runs parts of others. What is loaded
-is therefore a copy in memory, made of the entries that were checked; so nobody else's reader of zip
-files has to see the same entries in the original as we do.
+`torch.export.load` unpickles some entries of the archive and runs parts of others. Therefore torch
+loads a copy in memory, made of the entries that were checked. So it does not matter if another
+reader of zip files finds other entries in the original than this one.
 """
 
 import io
@@ -22,7 +22,7 @@ _CONFIGS = {
     "data/weights/": "data/weights/model_weights_config.json",
     "data/constants/": "data/constants/model_constants_config.json",
 }
-#: Entries that say what the archive is, and what must be in them.
+#: Entries that describe the archive, and their required content.
 _FIXED = {
     "archive_format": rb"pt2",
     "archive_version": rb"\d{1,4}",
@@ -36,7 +36,7 @@ _TENSORS = re.compile(r"data/weights/weight_\d+|data/constants/tensor_\d+")
 def checked_archive(path: Path) -> io.BytesIO:
     """Return the archive without anything that torch would unpickle or run.
 
-    `UntrustedError` if there is something in it that Flambeau does not write, since it may be code.
+    Raise `UntrustedError` if it has content that Flambeau does not write, since that may be code.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -59,7 +59,7 @@ def _explained(path: Path, error: UntrustedError) -> UntrustedError:
 
 
 def _entries(archive: zipfile.ZipFile) -> dict[str, bytes]:
-    """Return the content of all entries by name, without the folder that they all are in."""
+    """Return the content of all entries by name, without the folder that contains all of them."""
     found: dict[str, bytes] = {}
     roots = set()
     for info in archive.infolist():
@@ -69,7 +69,7 @@ def _entries(archive: zipfile.ZipFile) -> dict[str, bytes]:
         known = known or name in _CONFIGS.values() or bool(_TENSORS.fullmatch(name))
         if not known or name in found or len(roots) > 1:
             raise UntrustedError(f"Flambeau does not write its entry {info.filename[:80]!r}")
-        # Entries are as long as they are in the file, so that they cannot fill the memory.
+        # Uncompressed entries are as long as in the file, so they cannot exhaust the memory.
         if info.compress_type != zipfile.ZIP_STORED:
             raise UntrustedError(f"its entry {info.filename!r} is compressed")
         found[name] = b"" if name in _NOT_NEEDED else archive.read(info)
@@ -96,7 +96,7 @@ def _copy(entries: dict[str, bytes]) -> io.BytesIO:
 
 
 def _require_tensors(folder: str, text: bytes, entries: dict[str, bytes]) -> None:
-    """Check that what a config lists are plain tensors, whose numbers are in entries."""
+    """Check that a config lists only plain tensors, whose numbers are in entries."""
     try:
         config = json.loads(text)
         require_plain(config)
@@ -112,5 +112,5 @@ def _require_tensors(folder: str, text: bytes, entries: dict[str, bytes]) -> Non
 
 
 def _fits(meta: dict[str, Any], size: int) -> bool:
-    """Whether a tensor has no elements, or a file of its own; torch would make up the zeros."""
+    """Return whether a tensor has data or no elements; torch would invent zeros without data."""
     return size > 0 or any(each["as_int"] == 0 for each in meta["sizes"])

@@ -1,8 +1,9 @@
-"""The JSON of a torch.export program, checked before torch loads it, since torch runs parts of it.
+"""Checks of a torch.export program's JSON before torch loads it, since torch runs parts of it.
 
-Sizes go through sympy's eval, names into generated Python, operators are looked up as attributes of
-torch, and descriptions of arguments may import modules. Texts are therefore compared with what
-torch.export writes for tensor operators, and whatever is not needed to compute is left out.
+torch evaluates sizes with sympy's eval, writes names into generated Python, looks operators up as
+attributes of torch, and may import modules for descriptions of arguments. Texts are therefore
+compared with what torch.export writes for tensor operators, and entries that the computation does
+not need are removed.
 """
 
 import ast
@@ -27,7 +28,7 @@ _TEXT = re.compile(r"[\w ,.:>+-]*", re.ASCII)
 _FLOAT = re.compile(r"-?Infinity|NaN")
 _SYMBOL = re.compile(r"[a-z]+[0-9]+")
 
-#: Functions of numbers in the sizes that torch writes; they compute, and nothing else.
+#: Functions in the sizes that torch writes; all of them only compute numbers.
 _FUNCTIONS = re.compile(
     "Integer|Add|Mul|Min|Max|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|And|Or|Not|Equality|Unequality"
     "|(Strict)?(Less|Greater)Than"
@@ -45,11 +46,14 @@ _CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict")
 
 
 def checked_program(text: bytes) -> bytes:
-    """Return the program without what is not needed; `UntrustedError` if it may hold code."""
+    """Return the program without entries that are not needed.
+
+    Raise `UntrustedError` if it may contain code.
+    """
     try:
         program = json.loads(text)
         graph_module = program["graph_module"]
-        # Guards are Python code; metadata says where in the model's code a node comes from.
+        # Guards are Python code; metadata describes where in the model's code a node comes from.
         program["guards_code"] = []
         graph_module["metadata"], graph_module["treespec_namedtuple_fields"] = {}, {}
         for node in graph_module["graph"]["nodes"]:
@@ -66,12 +70,12 @@ def checked_program(text: bytes) -> bytes:
 
 
 def require_plain(value: Any) -> None:
-    """`UntrustedError` unless all texts in some JSON are names."""
+    """Raise `UntrustedError` unless all texts in a JSON value are names."""
     _require_data(value, "")
 
 
 def _require_data(value: Any, key: str) -> None:
-    """Check some JSON that is at a key."""
+    """Check a JSON value that belongs to a key."""
     if isinstance(value, str):
         _require_text(key, value)
     elif isinstance(value, list):
@@ -125,7 +129,7 @@ def _require_operator(target: str) -> None:
 
 
 def _require_tree(protocol: Any, tree: Any) -> None:
-    """Check how arguments or results are nested: in tuples, lists and dicts only."""
+    """Check the nesting of arguments or results: only tuples, lists and dicts."""
     leaf = tree["type"] is None and tree["context"] is None and not tree["children_spec"]
     if protocol != 1 or not (leaf or tree["type"] in _CONTAINERS):
         raise UntrustedError(f"its program takes or gives {_shown(tree['type'])}")
@@ -139,7 +143,7 @@ def _require_tree(protocol: Any, tree: Any) -> None:
 
 
 def _require_expression(text: str) -> None:
-    """Check an expression of sizes: torch has sympy evaluate it as Python."""
+    """Check an expression of sizes, which torch makes sympy evaluate as Python."""
     try:
         if len(text) > _LONGEST_EXPRESSION:
             raise ValueError("it is too long")
@@ -175,7 +179,7 @@ def _unknown_parts(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _is_symbol(node: ast.expr) -> bool:
-    """Whether it is like `Symbol('s0', positive=True, integer=True)`."""
+    """Return whether it is like `Symbol('s0', positive=True, integer=True)`."""
     match node:
         case ast.Call(
             func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))], keywords=assumptions
@@ -190,7 +194,7 @@ def _is_flag(node: ast.expr) -> bool:
 
 
 def _is_power(node: ast.expr) -> bool:
-    """Whether it is a small power of a symbol; of a number it could be without end."""
+    """Return whether it is a small power of a symbol; powers of numbers could be huge."""
     match node:
         case ast.Call(
             func=ast.Name(id="Pow"),

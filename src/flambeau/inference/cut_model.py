@@ -1,4 +1,4 @@
-"""A model as a function of tensors alone, for formats that know nothing else."""
+"""A model as a function of tensors alone, for formats that support nothing else."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, final
@@ -16,10 +16,10 @@ from flambeau.inference.lookup_sites import has_dense_fields, replaced
 
 @final
 class CutModel(nn.Module):
-    """Takes what look-ups gave, in their order, and then the tensors called `names`.
+    """Module that takes the results of lookups, in order, and then the tensors named `names`.
 
-    Gives a tuple of tensors. `model` has something in the place of its look-ups; `fixed` are
-    arguments that the result does not depend on.
+    It returns a tuple of tensors. In `model`, all lookups are replaced; `fixed` are arguments on
+    which the result does not depend.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class CutModel(nn.Module):
         self.fixed, self.feed = dict(fixed), feed
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """The outputs, flat."""
+        """Return the model's outputs as a flat tuple."""
         count = len(tensors) - len(self.names)
         if self.feed is not None:
             self.feed.begin(tensors[:count])
@@ -46,14 +46,14 @@ class CutModel(nn.Module):
 
 @final
 class Feed:
-    """Hands out what look-ups gave, one after the other."""
+    """Queue of the results of lookups."""
 
     def __init__(self, lookups: Sequence[Lookup]) -> None:
         self._lookups = lookups
         self._left: list[Any] = []
 
     def begin(self, tensors: Sequence[Tensor]) -> None:
-        """The results of all look-ups; a padded one is followed by its mask, a sum by squares."""
+        """Set the results of all lookups; a mask follows a padded one, squares follow a sum."""
         rest = list(tensors)
         self._left = [
             (rest.pop(0), rest.pop(0)) if lookup.mask or lookup.squares else rest.pop(0)
@@ -61,11 +61,11 @@ class Feed:
         ]
 
     def next(self) -> Any:
-        """What the next look-up gives."""
+        """Return the result of the next lookup."""
         return self._left.pop(0)
 
     def stand_in(self, rows: SparseEmbedding) -> nn.Module:
-        """A module that takes its result from here."""
+        """Return a module that takes its result from this queue."""
         return _Fed(self)
 
 
@@ -85,16 +85,16 @@ class _Fed(nn.Module):
 def cut_at_lookups(
     model: nn.Module, arguments: Arguments, lookups: Sequence[Lookup], values: Mapping[str, Leaf]
 ) -> CutModel:
-    """The model with the results of its look-ups as inputs, and all its tensors."""
+    """Return the model with the results of its lookups as inputs."""
     feed = Feed(lookups)
     names = graph_inputs(model, values)
     return CutModel(replaced(model, feed.stand_in), arguments, names, ghosts(values), feed)
 
 
 def graph_inputs(model: nn.Module, values: Mapping[str, Leaf]) -> list[str]:
-    """The arguments that a graph can take: tensors, and ids of which at most some are missing.
+    """Return the arguments that a graph can take: tensors, and ids with at most one in each place.
 
-    Only models with dense fields have a use for such ids, beside looking them up.
+    Only models with dense fields use such ids for anything other than lookups.
     """
     in_places = has_dense_fields(model)
     return [
@@ -105,12 +105,12 @@ def graph_inputs(model: nn.Module, values: Mapping[str, Leaf]) -> list[str]:
 
 
 def ghosts(values: Mapping[str, Leaf]) -> dict[str, "Ghost"]:
-    """Something in the place of each jagged argument."""
+    """Return a placeholder for each jagged argument."""
     return {name: Ghost(value, name) for name, value in values.items() if isinstance(value, Jagged)}
 
 
 class Ghost(Jagged):  # type: ignore[misc]  # nobody else may
-    """A jagged argument in a graph, which gets what was looked up instead of the ids."""
+    """Placeholder for a jagged argument in a graph, which gets lookup results instead of ids."""
 
     def __init__(self, like: Jagged, name: str) -> None:
         fields = None if like.fields is None else torch.empty(0, dtype=torch.int64)
@@ -118,15 +118,15 @@ class Ghost(Jagged):  # type: ignore[misc]  # nobody else may
             object.__setattr__(self, key, value)
 
     def by_field(self, count: int) -> "Ghost":
-        """Itself: nobody looks inside."""
+        """Return itself: its content is never used."""
         return self
 
     def each(self, width: int) -> "Ghost":
-        """Itself: nobody looks inside."""
+        """Return itself: its content is never used."""
         return self
 
     def plain(self) -> "Ghost":
-        """Itself: nobody looks inside."""
+        """Return itself: its content is never used."""
         return self
 
     def __getattr__(self, attribute: str) -> NoReturn:
@@ -137,7 +137,7 @@ class Ghost(Jagged):  # type: ignore[misc]  # nobody else may
 
 
 def flat_outputs(output: Any) -> tuple[Tensor, ...]:
-    """The tensors of a model's output: one, several, or by task."""
+    """Return the tensors of a model's output: one, several, or by task."""
     if isinstance(output, Tensor):
         return (output,)
     parts = list(output.values()) if isinstance(output, Mapping) else list(output)
@@ -147,7 +147,7 @@ def flat_outputs(output: Any) -> tuple[Tensor, ...]:
 
 
 def output_names(output: Any) -> tuple[str, ...] | None:
-    """Names of the outputs by task; None for a single tensor."""
+    """Return the names of the outputs by task; None for a single tensor."""
     if isinstance(output, Tensor):
         return None
     if isinstance(output, Mapping):

@@ -1,4 +1,4 @@
-"""Writing an export: a folder with the graph, the tables apart, and how columns meet them."""
+"""Writing of an export: a folder with the graph, separate tables, and the binding of columns."""
 
 import os
 import secrets
@@ -55,7 +55,7 @@ INSIDE_MB = 64.0
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """The graph's format, how tables are stored, and up to which size the graph holds them."""
+    """Format of the graph, values of tables, and the limit in MB of tables inside the graph."""
 
     format: str = "pt2"
     tables: str = "fp32"
@@ -69,9 +69,9 @@ class ExportOptions:
 
 @dataclass(frozen=True)
 class Base:
-    """What a delta adds to, as it was named, its tables, and what it says of itself.
+    """The base of a delta: its name as given by the user, its tables, and its description.
 
-    Only exports say something of themselves.
+    Only exports have a description; checkpoints have none.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Base:
 @final
 @dataclass(frozen=True)
 class TrainedModel:
-    """A trained model, an example of its rows, and what is known of its data."""
+    """A trained model, an example of its rows, and the known properties of its data."""
 
     model: nn.Module
     binder: Binder
@@ -93,14 +93,14 @@ class TrainedModel:
     bound: Bound
     run: str
     checkpoint: str
-    #: The folder of the pipeline that makes its features.
+    #: Folder of the pipeline that makes its features, or None.
     features: Path | None = None
 
 
 def write_export(
     trained: TrainedModel, folder: Path, options: ExportOptions, base: Base | None = None
 ) -> ExportDescription:
-    """Write the export, or what changed since `base`; it appears when it is complete."""
+    """Write the export, or the changes since `base`; the folder appears when it is complete."""
     if folder.exists():
         raise ConfigError(f"out={folder} exists already; choose another folder, or remove it")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ class _Writing:
         self._arguments, self._values = _parts(trained, names)
 
     def into(self, folder: Path) -> ExportDescription:
-        """Write everything into a folder that is there."""
+        """Write everything into an existing folder."""
         graph = make_graph(self._source(), require_format(self._options.format))
         described = graph.described()
         lookups = graph.source.lookups
@@ -190,7 +190,7 @@ class _Writing:
         }
 
     def _fits_inside(self) -> bool:
-        """Whether the graph looks up itself: tables are small, and ids are tensors."""
+        """Return whether the graph contains the tables: they are small, and ids are tensors."""
         tables = self._trained.tables
         if not tables:
             return False
@@ -246,7 +246,7 @@ class _Writing:
         return {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
 
     def _require_same_model(self, graph: GraphFile, lookups: tuple[Lookup, ...]) -> None:
-        """A delta is of the same model, with tables stored alike."""
+        """Raise `ConfigError` unless a delta has the same model, and tables stored the same way."""
         assert self._base is not None
         differs = []
         known = self._base.description
@@ -271,7 +271,7 @@ class _Writing:
 
 
 def _parts(trained: TrainedModel, names: list[str]) -> tuple[Arguments, dict[str, Leaf]]:
-    """The example's arguments, with rows repeated if there are few."""
+    """Return the example's arguments, with rows repeated if there are few."""
     whole = trained.example
     rows = torch.arange(EXAMPLE_ROWS[0]) % whole.size
     return take_apart(*trained.binder.arguments(whole.take(rows)), names)

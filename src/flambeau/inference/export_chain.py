@@ -1,4 +1,4 @@
-"""An export and those that it adds to, opened together."""
+"""An export and those that it is a delta to, opened together."""
 
 import warnings
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from flambeau.inference.export_description import (
 from flambeau.inference.exported_tables import ExportedFile, ExportedTable
 from flambeau.tables.saved.mapped import MappedTable
 
-#: Opens the tables of the checkpoint of a run that a delta adds to.
+#: Opens the tables of the checkpoint of a run, for a delta to that checkpoint.
 OpenRun = Callable[[Path, Since], dict[str, MappedTable]]
 
 
 @final
 @dataclass(frozen=True)
 class Chain:
-    """Folders from the newest to the oldest, with what each says of itself."""
+    """Folders from the newest to the oldest, with their descriptions."""
 
     folders: tuple[Path, ...]
     descriptions: tuple[ExportDescription, ...]
@@ -34,11 +34,11 @@ class Chain:
 
     @property
     def newest(self) -> ExportDescription:
-        """What holds now."""
+        """Description of the newest folder, which is the valid one."""
         return self.descriptions[0]
 
     def graph_path(self) -> Path:
-        """The file of the newest graph, which is as it was written."""
+        """Return the file of the newest graph, after checking that it is undamaged."""
         for folder, description in zip(self.folders, self.descriptions, strict=True):
             if description.graph_here:
                 _require_as_written(folder, description)
@@ -46,7 +46,7 @@ class Chain:
         raise DataError(f"{self.folders[0]} and what it adds to have no graph")
 
     def tables(self) -> dict[str, ExportedTable]:
-        """All tables, each with what every folder says of it."""
+        """Return all tables, each with its files in all folders."""
         return {name: self._table(name) for name in self.newest.tables}
 
     def _table(self, name: str) -> ExportedTable:
@@ -60,7 +60,10 @@ class Chain:
 
 
 def open_chain(folder: Path, open_run: OpenRun) -> Chain:
-    """The export at `folder` with all that it adds to; a foreign or missing one is an error."""
+    """Open the export at `folder` with all that it is a delta to.
+
+    Raise `DataError` if one of them is missing or not the right one.
+    """
     chain = _open_chain(folder, open_run)
     pairs = zip(chain.folders, chain.descriptions, strict=True)
     old = [str(folder) for folder, description in pairs if description.files is None]
@@ -98,7 +101,7 @@ def _open_chain(folder: Path, open_run: OpenRun) -> Chain:
 
 
 def _require_as_written(folder: Path, description: ExportDescription) -> None:
-    """Find damage to the files of a graph; tables are checked where they are used."""
+    """Raise `DataError` if a graph's file is damaged; tables are checked where they are used."""
     tables = {table.file for table in description.tables.values()}
     for name, expected in (description.files or {}).items():
         if name not in tables and file_entry(folder / name) != expected:
@@ -109,10 +112,11 @@ def _require_as_written(folder: Path, description: ExportDescription) -> None:
 
 
 def newest_of(place: Path, loaded: str | None = None) -> Path:
-    """The export to use at a place.
+    """Return the export to use at a place.
 
-    A folder of exports means the newest in it. An export means itself; if `loaded`, the id of one
-    that is in use, is given, it means the newest of its neighbours that add to either.
+    For a folder of exports, it is the newest one in it. For an export, it is that export. If
+    `loaded`, the id of an export in use, is given, it is the newest of its neighbours that is a
+    delta to either.
     """
     if not is_export(place):
         found = _exports(place) if place.is_dir() else {}

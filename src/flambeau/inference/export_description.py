@@ -1,4 +1,4 @@
-"""What an export's `binding.json` says, as it is written and read."""
+"""Content of an export's `binding.json`, with its reader and writer."""
 
 import inspect
 import json
@@ -15,13 +15,13 @@ from flambeau.errors import ConfigError, DataError
 from flambeau.inference.lookup_calls import Lookup
 
 BINDING = "binding.json"
-#: The folder of an export with the pipeline of its features.
+#: Folder in an export with the pipeline of its features.
 FEATURES = "features"
 VERSION = 1
 
 
 class Parameter(Settings):
-    """A parameter of forward(): how it is given, whether it must be, and whether it is a batch."""
+    """A parameter of forward(): its kind, whether it is required, and whether it is a batch."""
 
     name: str
     kind: str
@@ -30,9 +30,9 @@ class Parameter(Settings):
 
 
 class GraphInput(Settings):
-    """An input of the graph: the result of a look-up (its mask, its squares), or an argument.
+    """An input of the graph: the result of a lookup (or its mask or squares), or an argument.
 
-    `missing` is the id that stands for a missing one, in arguments that may have such.
+    `missing` is the id that stands for a missing one, if the argument may have missing ids.
     """
 
     name: str
@@ -46,7 +46,7 @@ class GraphInput(Settings):
 
 
 class GraphFile(Settings):
-    """The graph: its file, what goes in, and what comes out."""
+    """The graph: its file, its inputs and its outputs."""
 
     format: Literal["pt2", "onnx", "torch", "torchscript"]
     file: str
@@ -58,7 +58,7 @@ class GraphFile(Settings):
 
 
 class TableEntry(Settings):
-    """A table: its file, how values are stored, and what an id without a row reads as."""
+    """A table: its file, how values are stored, and the `default` row of ids without a row."""
 
     file: str
     rows: int
@@ -69,7 +69,7 @@ class TableEntry(Settings):
 
 
 class Since(Settings):
-    """What a delta adds to: another export, by `id`, or a checkpoint of a run."""
+    """The base of a delta: another export, identified by `id`, or a checkpoint of a run."""
 
     folder: str
     id: str
@@ -77,12 +77,12 @@ class Since(Settings):
 
 
 class Bound(Settings):
-    """How columns meet the model, and what its output means.
+    """Binding of columns to the model, and the meaning of its output.
 
-    `columns` says what those hold that the model was trained with (floats, integers or texts, or
-    lists of them); `positional` are the columns that go to the parameters of forward() by position.
-    With `features`, the digest of a pipeline that stands beside it, columns are raw ones, of which
-    the pipeline makes what the binding names.
+    `columns` has the kind of the columns that the model was trained with (floats, integers or
+    texts, or lists of them). `positional` are the columns that are passed to forward() by position.
+    If `features`, the digest of a pipeline in the export, is set, columns are raw ones, from which
+    the pipeline makes those that the binding names.
     """
 
     binding: Binding
@@ -96,10 +96,11 @@ class Bound(Settings):
 
 
 class ExportDescription(Bound):
-    """An export: which, its graph, its look-ups and tables, and what it adds to.
+    """An export: its identity, its graph, its lookups and tables, and the base of a delta.
 
-    `weights` are the shapes of the model's weights by name, tables apart. `files` are the size and
-    checksum of every other file of the folder; None if it was written before there were any.
+    `weights` are the shapes of the model's weights by name, without tables. `files` are the size
+    and checksum of every other file of the folder; None if it was written before exports had
+    checksums.
     """
 
     version: int = VERSION
@@ -118,19 +119,19 @@ class ExportDescription(Bound):
     files: dict[str, FileEntry] | None = None
 
     def write(self, folder: Path) -> None:
-        """Write `binding.json`, with a checksum of itself."""
+        """Write `binding.json`, including its own checksum."""
         values = self.model_dump(mode="json")
         text = json.dumps(values | {"crc32": checksum_of(values)}, indent=1)
         write_atomically(folder / BINDING, text.encode())
 
 
 def is_export(folder: Path) -> bool:
-    """Whether there is an export at this place."""
+    """Return whether there is an export at this place."""
     return (folder / BINDING).is_file()
 
 
 def read_description(folder: Path) -> ExportDescription:
-    """What the export says of itself."""
+    """Return the description of an export; raise `DataError` if it is missing or damaged."""
     path = folder / BINDING
     try:
         values = json.loads(path.read_bytes())
@@ -158,7 +159,7 @@ def read_description(folder: Path) -> ExportDescription:
 
 
 def described_parameters(forward: Callable[..., Any]) -> tuple[Parameter, ...]:
-    """The parameters of a forward()."""
+    """Return the parameters of a forward()."""
     return tuple(
         Parameter(
             name=name,
@@ -171,10 +172,10 @@ def described_parameters(forward: Callable[..., Any]) -> tuple[Parameter, ...]:
 
 
 def like_forward(parameters: tuple[Parameter, ...]) -> Callable[..., Any]:
-    """A function with the parameters of a forward(), for a binder; it is not called."""
+    """Return a function with the parameters of a forward(), for a binder; it is never called."""
 
     def forward(*positional: Any, **named: Any) -> None:
-        """Has only a signature."""
+        """Do nothing: only the signature is used."""
 
     empty = inspect.Parameter.empty
     made = [

@@ -1,4 +1,4 @@
-"""From a model and an example of its arguments to a graph that was checked."""
+"""Capture of a model's graph from an example of its arguments, and checks of the result."""
 
 import hashlib
 import re
@@ -36,7 +36,7 @@ from flambeau.inference.lookup_sites import graph_copy, has_dense_fields, replac
 Values = Mapping[str, Leaf]
 Where = Literal["none", "inside", "outside"]
 
-#: Rows of the examples: the first is traced, and all are compared with the model.
+#: Rows of the examples: the first one is traced, and all are compared with the model.
 EXAMPLE_ROWS = (7, 4, 1)
 _TOLERANCE = 1e-5
 
@@ -44,7 +44,7 @@ _TOLERANCE = 1e-5
 @final
 @dataclass(frozen=True)
 class GraphSource:
-    """A model with all that its graph is made of; `cut` gives the arguments of so many rows."""
+    """A model with the inputs of its graph; `cut` returns the arguments of a number of rows."""
 
     model: nn.Module
     arguments: Arguments
@@ -56,14 +56,14 @@ class GraphSource:
 
     @property
     def where(self) -> Where:
-        """Who looks up."""
+        """Where lookups are done: in the graph, outside, or nowhere."""
         if self.inside is not None:
             return "inside"
         return "outside" if self.lookups else "none"
 
 
 def make_graph(source: GraphSource, kind: Format) -> "MadeGraph":
-    """Capture the model's graph, without inputs that it does not depend on."""
+    """Capture the model's graph, without inputs on which it does not depend."""
     values = source.cut(EXAMPLE_ROWS[0])
     cut = _cut_model(source, values)
     program, kept = _captured(source, cut), cut
@@ -89,7 +89,7 @@ class MadeGraph:
 
     @property
     def digest(self) -> str:
-        """Tells whether two graphs are the same."""
+        """Digest that is equal for equal graphs."""
         digest = hashlib.sha256(self.kind.encode())
         for name, tensor in sorted(self.cut.state_dict().items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -98,7 +98,7 @@ class MadeGraph:
         return digest.hexdigest()[:32]
 
     def described(self) -> GraphFile:
-        """What `binding.json` says of it."""
+        """Return the description for `binding.json`."""
         with torch.inference_mode():
             output = self._model_output(EXAMPLE_ROWS[0])
         names = output_names(output)
@@ -114,7 +114,7 @@ class MadeGraph:
         )
 
     def write(self, folder: Path) -> None:
-        """Write the file, and compare what it gives with the model, for several numbers of rows."""
+        """Write the file, and compare its outputs with the model's, for several numbers of rows."""
         described = self.described()
         path = folder / described.file
         names = [each.name for each in described.inputs]
@@ -157,7 +157,7 @@ class MadeGraph:
         ]
 
     def _missing(self, name: str | None) -> int | None:
-        """The id for a missing one in an argument, if the model takes such: it is tried."""
+        """Return the id that marks a missing id in an argument, if the model accepts one."""
         if name is None:
             return None
         values = self.source.cut(EXAMPLE_ROWS[0])
@@ -183,7 +183,7 @@ class MadeGraph:
 
 
 def _load(kind: Format, path: Path) -> graph_files.Graph:
-    """Load our own file as its users will; a warning if they will have to trust it."""
+    """Load the exported file as its users will; warn if that needs `trust=True`."""
     if kind in graph_files.PROGRAMS:
         return graph_files.load(kind, path, trust=True)
     try:
@@ -209,13 +209,13 @@ def _captured(source: GraphSource, cut: CutModel) -> Any:
 
 
 def _example(source: GraphSource, cut: CutModel, rows: int) -> list[Tensor]:
-    """The inputs of the graph for so many rows."""
+    """Return the inputs of the graph for `rows` rows."""
     values = source.cut(rows)
     return _inputs(source, cut, values, values)
 
 
 def _inputs(source: GraphSource, cut: CutModel, looked_up: Values, values: Values) -> list[Tensor]:
-    """What look-ups give for some arguments, and the others that the graph takes as they are."""
+    """Return the lookup results for some arguments, and the graph's other arguments."""
     found: list[Tensor] = []
     if source.look_up is not None:
         found = source.look_up(looked_up)
@@ -232,7 +232,7 @@ def _next(masks: Sequence[Any], place: int) -> bool:
 
 
 def _longer(tensor: Tensor) -> Tensor:
-    """At least 3 long: what is 1 long in an example would always be so in the graph."""
+    """Pad to a length of at least 3: a length of 1 in an example would be fixed in the graph."""
     missing = max(0, 3 - tensor.shape[1])
     return functional.pad(tensor, [0, 0] * (tensor.dim() - 2) + [0, missing])
 
@@ -288,7 +288,7 @@ def _require_same(rows: int, found: Sequence[Tensor], expected: Sequence[Tensor]
 
 
 def _same(found: Sequence[Tensor], expected: Sequence[Tensor], *, exact: bool = True) -> bool:
-    """Whether tensors have the same shapes, and, if `exact`, hold the same numbers."""
+    """Return whether tensors have the same shapes and, if `exact`, the same numbers."""
     return all(
         ours.shape == theirs.shape
         and (

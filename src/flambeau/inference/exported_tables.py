@@ -1,8 +1,8 @@
-"""Tables of an export: files of sorted ids and their values, searched where they are.
+"""Tables of an export: files of sorted ids and their values, searched without loading them.
 
 A file is a safetensors file of `ids` [n] (int64, ascending), `values` [n, dim], for int8 `scales`
-[n] (a row is its values times its scale), in a delta `removed` [m]: ids whose rows have left, and
-`crc32`: a checksum of the header and of each block of 64 KiB of each other tensor.
+[n] (a row is its values times its scale), in a delta `removed` [m] (ids whose rows were removed),
+and `crc32`: checksums of the header and of each block of 64 KiB of each other tensor.
 """
 
 import mmap
@@ -29,27 +29,27 @@ Stored = Literal["fp32", "fp64", "bf16", "int8"]
 
 _TENSOR = {"fp32": "F32", "fp64": "F64", "bf16": "BF16", "int8": "I8"}
 _STORED: dict[str, Stored] = {"F32": "fp32", "F64": "fp64", "BF16": "bf16", "I8": "int8"}
-#: Rows at a time.
+#: Number of rows that are processed at a time.
 _CHUNK = BLOCK
 _REMEDY = "export the run again, or copy the export again from where it came"
 _TENSORS = {"ids", "values", "scales", "removed", CHECKSUMS}
 
 
 class RowsById(Protocol):
-    """What has rows for ids: a checkpoint's table, or an export's."""
+    """Source of rows for ids: a checkpoint's table, or an export's."""
 
     def pull(self, ids: Ids) -> Array: ...
     def has(self, ids: Ids) -> Array: ...
 
 
 def sorted_ids(table: MappedTable) -> Ids:
-    """The ids of all rows of a table, ascending."""
+    """Return the ids of all rows of a table, ascending."""
     found = [ids.copy() for ids, _ in table.chunks(_CHUNK)]
     return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
 
 
 def changed_ids(ids: Ids, new: RowsById, old: RowsById, stored: Stored) -> Ids:
-    """Those of `ids` that have no row in `old`, or another one than they would be stored with."""
+    """Return those of `ids` without a row in `old`, or whose stored row would be different."""
     return np.concatenate(
         [
             part[~old.has(part) | (as_stored(new.pull(part), stored) != old.pull(part)).any(axis=1)]
@@ -62,7 +62,7 @@ def changed_ids(ids: Ids, new: RowsById, old: RowsById, stored: Stored) -> Ids:
 def write_table(
     path: Path, ids: Ids, rows: RowsById, stored: Stored, removed: Ids | None
 ) -> FileEntry:
-    """Write the rows of `ids` (ascending); only some of them are in memory at a time."""
+    """Write the rows of `ids` (ascending) in pieces, so that few are in memory at a time."""
     dim = rows.pull(ids[:1]).shape[1] if ids.size else rows.pull(np.zeros(1, np.int64)).shape[1]
     tensors: dict[str, tuple[str, tuple[int, ...]]] = {
         "ids": ("I64", (ids.size,)),
@@ -100,7 +100,7 @@ def write_table(
 
 
 def as_stored(values: Array, stored: Stored) -> Array:
-    """Values [n, dim] as they are read back after they were stored."""
+    """Return values [n, dim] as they are read after being stored."""
     return _decoded(*_encoded(values, stored), stored)
 
 
@@ -128,8 +128,8 @@ def _pieces(ids: Ids) -> Iterator[Ids]:
 class ExportedFile:
     """One file, mapped into memory; it stays readable while it is open, even if it is removed.
 
-    What is read is compared with its checksums before: up to `whole` bytes all of it now, in larger
-    files each block when it is first used.
+    Data is compared with its checksums before use: in files of up to `whole` bytes all of it now,
+    in larger files each block when it is first used.
     """
 
     def __init__(self, path: Path, whole: int = WHOLE) -> None:
@@ -147,19 +147,19 @@ class ExportedFile:
             self._blocks.require_all()
 
     def ids(self) -> Ids:
-        """The ids of all rows, ascending; not a copy."""
+        """Return the ids of all rows, ascending, without copying."""
         self._blocks.require("ids", slice(None))
         return self._parts["ids"]
 
     def locate(self, ids: Ids) -> tuple[Array, Array]:
-        """The position of each id, -1 without one; and whether the file says that it has left."""
+        """Return the position of each id (-1: none), and whether the file lists it as removed."""
         places = self._blocks.search("ids", ids)
         if "removed" not in self._parts:
             return places, np.zeros(ids.size, np.bool_)
         return places, (self._blocks.search("removed", ids) >= 0) & (places < 0)
 
     def take(self, places: Array) -> Array:
-        """The rows at these positions, copied. [n, dim]"""
+        """Return copies of the rows at these positions [n, dim]."""
         scales = self._rows("scales", places) if "scales" in self._parts else None
         return _decoded(self._rows("values", places), scales, self.stored)
 
@@ -183,9 +183,9 @@ def _require_tensors(path: Path, regions: Mapping[str, Region]) -> None:
 
 @final
 class ExportedTable:
-    """A table of an export and of those that it adds to, the newest first; then a checkpoint's.
+    """A table of an export, followed by those that it is a delta to and a checkpoint's table.
 
-    An id without a row reads as `default` [dim]. Any number of threads may read.
+    An id without a row reads as `default` [dim]. Threads may read at the same time.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class ExportedTable:
         self._default, self._files, self._base = default, files, base
 
     def pull(self, ids: Ids) -> Array:
-        """The rows of `ids` [n, dim]."""
+        """Return the rows of `ids` [n, dim]."""
         out = np.tile(self._default, (ids.size, 1))
         rest = np.arange(ids.size)
         for file in self._files:
@@ -208,7 +208,7 @@ class ExportedTable:
         return out
 
     def has(self, ids: Ids) -> Array:
-        """Whether each id has a row."""
+        """Return whether each id has a row."""
         out = np.zeros(ids.size, np.bool_)
         rest = np.arange(ids.size)
         for file in self._files:
@@ -220,7 +220,7 @@ class ExportedTable:
         return out
 
     def ids(self) -> Ids:
-        """The ids of all rows, ascending."""
+        """Return the ids of all rows, ascending."""
         known = [file.ids() for file in self._files]
         known += [sorted_ids(self._base)] if self._base is not None else []
         every = np.unique(np.concatenate(known)) if known else np.empty(0, np.int64)
@@ -229,17 +229,17 @@ class ExportedTable:
 
 @final
 class ExportedTables(LookupBackend):
-    """Tables of exports by name, for look-ups."""
+    """Lookup backend for the tables of exports, by name."""
 
     def __init__(self, tables: dict[str, ExportedTable]) -> None:
         self._tables = tables
 
     def declare(self, specs: Sequence[TableSpec]) -> None:
-        """Check that the tables are there."""
+        """Check that the tables exist; raise `ModelError` if one does not."""
         missing = [spec.name for spec in specs if spec.name not in self._tables]
         if missing:
             raise ModelError(f"the export has no table '{missing[0]}'")
 
     def pull(self, wanted: Sequence[tuple[TableSpec, Ids]], *, training: bool) -> list[Array]:
-        """Exported rows; an id without one gets the default row."""
+        """Return exported rows; an id without one gets the default row."""
         return [self._tables[spec.name].pull(ids) for spec, ids in wanted]

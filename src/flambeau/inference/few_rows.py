@@ -1,14 +1,14 @@
-"""Columns of few values as Arrow's, all columns of one kind in one step."""
+"""Conversion of columns of few values to Arrow, all columns of one kind at once."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
-#: With more rows, columns are converted one by one: that is then no slower.
+#: With more rows, converting columns one by one is not slower.
 FEW_ROWS = 1 << 10
 _INT64 = range(-(1 << 63), 1 << 63)
-#: The types of Python's values that stand for a kind of columns, and Arrow's type for them.
+#: Python types of the values of each kind of columns, and the Arrow type for them.
 _KINDS: dict[str, tuple[frozenset[type], pa.DataType]] = {
     "floats": (frozenset({float, int, type(None)}), pa.float64()),
     "integers": (frozenset({int, type(None)}), pa.int64()),
@@ -17,7 +17,7 @@ _KINDS: dict[str, tuple[frozenset[type], pa.DataType]] = {
 
 
 def few_rows_together(columns: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, pa.Array]:
-    """Return the columns that are lists of few plain values of the kind that `types` names.
+    """Return Arrow arrays of columns that are lists of few plain values of the kind in `types`.
 
     They have the types and values that they would have if they were converted one by one.
     """

@@ -1,4 +1,4 @@
-"""Rows as whoever asks for predictions has them: columns, an Arrow table, a list of dicts."""
+"""Rows to predict, as given by the caller: columns, an Arrow table, a list of dicts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,12 +14,12 @@ from flambeau.errors import DataError
 from flambeau.inference.few_rows import few_rows_together
 
 LISTS = "lists of "
-#: What a column without any value is taken for.
+#: Types of columns without any value.
 _EMPTY = {"floats": pa.float64(), "integers": pa.int64(), "texts": pa.string()}
 
 
 def as_records(data: Any, types: Mapping[str, str]) -> pa.RecordBatch:
-    """The rows as one record batch, numbers in the types that the model was trained with."""
+    """Return the rows as one record batch, with numbers in the types used in training."""
     try:
         records = _records(data, types)
     except _NothingError as error:
@@ -52,7 +52,7 @@ def _records(data: Any, types: Mapping[str, str]) -> pa.RecordBatch:
 
 
 class _NothingError(Exception):
-    """There is nothing to predict for."""
+    """There are no rows or columns to predict."""
 
 
 def _no_rows() -> Any:
@@ -88,7 +88,7 @@ def _array(name: str, values: Any) -> pa.Array:
 
 
 def _numbers_or_texts(name: str, values: Any) -> Any:
-    """The values in Arrow; integers beyond int64 are unsigned."""
+    """Return the values in Arrow; integers that exceed int64 are unsigned."""
     for kind in (None, pa.uint64(), pa.list_(pa.uint64())):
         try:
             return pa.array(values, kind)
@@ -111,7 +111,7 @@ def _lists(values: "np.ndarray[Any, Any]") -> pa.Array:
 
 
 def _as_trained(name: str, column: pa.Array, trained: str | None) -> pa.Array:
-    """The column, if it is what the model knows; whole numbers may stand for floats."""
+    """Convert the column to the trained kind; whole numbers may stand for floats."""
     if trained is None:
         return column
     given, wanted = _leaf(column.type), trained.removeprefix(LISTS)
@@ -154,7 +154,7 @@ def _whole(name: str, column: pa.Array) -> pa.Array:
 
 
 def kind_of(kind: pa.DataType) -> str:
-    """What a column of this type holds: `floats`, `integers`, `texts`, or `lists of` them."""
+    """Return the kind of a column's type: `floats`, `integers`, `texts`, or `lists of` them."""
     leaf = _leaf(kind)
     is_list = leaf is not kind and not pa.types.is_dictionary(kind)
     return f"{LISTS if is_list else ''}{_kind(leaf)}"

@@ -1,4 +1,4 @@
-"""A model's graph as a file, in one of four formats, and back as a function of tensors."""
+"""Files of a model's graph in four formats, and their loading as functions of tensors."""
 
 import io
 import logging
@@ -31,27 +31,27 @@ FILES: dict[str, str] = {
     "torchscript": "model.ts",
 }
 
-#: Formats that are programs rather than data, and what they can do.
+#: Formats that are programs rather than data, and what these can do.
 PROGRAMS = {
     "torch": "a file of format 'torch' is a pickle, which runs any code",
     "torchscript": "TorchScript is a program, which can write files",
 }
 
 Tensors = Sequence[Tensor]
-#: Which dimensions of each input vary.
+#: Set of the varying dimensions of each input.
 Varying = Sequence[frozenset[int]]
 Graph = Callable[[Tensors], list[Tensor]]
 
 
 def require_format(name: str) -> Format:
-    """The name of a format, if it is one."""
+    """Return the name of a format; raise `ConfigError` if it is unknown."""
     if name not in FILES:
         raise ConfigError(f"format={name!r} is not known; {nearest(name, FILES)}")
     return name  # type: ignore[return-value]
 
 
 def capture(model: nn.Module, example: Tensors, varying: Varying) -> Any:
-    """The model as a program of torch.export; varying dimensions may have any size."""
+    """Return the model as a torch.export program; varying dimensions may have any size."""
     dim = torch.export.Dim
     shapes = tuple(
         {axis: dim.AUTO if axis in axes else dim.STATIC for axis in range(tensor.dim())}
@@ -72,7 +72,7 @@ def capture(model: nn.Module, example: Tensors, varying: Varying) -> Any:
 
 
 def unused_inputs(program: Any) -> set[int]:
-    """Which inputs the result does not depend on."""
+    """Return the numbers of inputs on which the result does not depend."""
     inputs = program.graph_signature.user_inputs
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     return {number for number, name in enumerate(inputs) if not nodes[name].users}
@@ -90,7 +90,7 @@ def save(
     """Write the graph of `model`, captured as `program`."""
     with _quiet():
         if kind == "pt2":
-            # Examples of inputs would be pickled; without them nothing in the file is.
+            # Examples of inputs would be pickled; without them, the file contains no pickle.
             program._example_inputs = None
             _write(path, lambda file: torch.export.save(program, file))
         elif kind == "torch":
@@ -103,7 +103,7 @@ def save(
 
 
 def _write(path: Path, save: Callable[[BinaryIO], None]) -> None:
-    """Write what `save` does; torch itself ends the process when a disk is full."""
+    """Write the output of `save` from memory; torch ends the process if the disk is full."""
     buffer = io.BytesIO()
     save(buffer)
     with named(path):
@@ -111,9 +111,9 @@ def _write(path: Path, save: Callable[[BinaryIO], None]) -> None:
 
 
 def load(kind: Format, path: Path, *, trust: bool = False) -> Graph:
-    """The graph of a file, as a function of its inputs in order.
+    """Return the graph of a file, as a function of its inputs in order.
 
-    Without `trust` only what cannot run code is loaded, else `UntrustedError`.
+    Without `trust`, raise `UntrustedError` for a file that may run code.
     """
     if not path.is_file():
         raise DataError(f"{path} is missing: the export is not complete")
@@ -141,7 +141,7 @@ def load(kind: Format, path: Path, *, trust: bool = False) -> Graph:
 def _load_program(path: Path, trust: bool) -> Any:
     file = path if trust else checked_archive(path)
     try:
-        # Guards are Python code in the file; the graph fails itself where shapes do not fit.
+        # Guards are Python code in the file; the graph itself fails if shapes do not fit.
         return torch.export.load(file).module(check_guards=False)
     except Exception as error:
         first = str(error).strip().partition("\n")[0]
@@ -151,7 +151,7 @@ def _load_program(path: Path, trust: bool) -> Any:
 
 
 def _plain(program: Any) -> nn.Module:
-    """The program as a module of plain torch code, which pickle can hold."""
+    """Return the program as a module of plain torch code, which pickle can store."""
     whole = program.module(check_guards=False)
     held = {**dict(whole.named_parameters()), **dict(whole.named_buffers())}
     module = torch.fx.GraphModule(held, whole.graph)
@@ -186,7 +186,7 @@ def _save_onnx(path: Path, program: Any, inputs: Sequence[str], outputs: Sequenc
 
 
 def _rename_steps(graph: Any, taken: set[str]) -> None:
-    """Give values inside a graph other names than its inputs and outputs have been given."""
+    """Rename values inside a graph whose names are those of its inputs or outputs."""
     ends = {id(value) for value in (*graph.inputs, *graph.outputs)}
     for node in graph:
         for value in node.outputs:
@@ -207,7 +207,7 @@ def _load_onnx(path: Path, trust: bool) -> Graph:
 
 
 def _require_own_data(path: Path) -> None:
-    """Refuse a file that has numbers read from elsewhere than a file beside it."""
+    """Raise `UntrustedError` for a file that reads numbers from anywhere but a file beside it."""
     try:
         import onnx
         from onnx.external_data_helper import ExternalDataInfo, _get_all_tensors, uses_external_data
@@ -230,7 +230,7 @@ def _require_own_data(path: Path) -> None:
 
 
 def _onnx_session(path: Path) -> tuple[Any, list[str]]:
-    """Whatever runs ONNX here: the runtime, or else the slow evaluator that onnx brings."""
+    """Return a session for the file and its input names: onnxruntime's, or else onnx's own."""
     try:
         import onnxruntime  # type: ignore[import-not-found]
 
@@ -251,7 +251,7 @@ def _onnx_session(path: Path) -> tuple[Any, list[str]]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch says of its own parts: that they are deprecated, or not installed."""
+    """Suppress torch's messages that its own parts are deprecated or not installed."""
     log = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""A table inside a graph: sorted ids and a matrix, for tables that are small."""
+"""Small tables inside a graph: sorted ids and a matrix."""
 
 from typing import Any, final
 
@@ -14,17 +14,17 @@ from flambeau.tables.index.ids import Ids
 
 Array = np.ndarray[Any, Any]
 
-#: The id that stands for a missing one in a graph, by the type of the ids: one that none has.
+#: Id that stands for a missing one in a graph, by the type of ids; no real id has this value.
 MISSING = {torch.int64: -0x61C8864680B583EB, torch.int32: -0x61C88647}
 
 
 @final
 class InsideTable(nn.Module):
-    """Looks up as the embedding `rows` does, with operations that every format of graph has.
+    """Lookup as in the embedding `rows`, with operations that all graph formats support.
 
-    `ids` [n] are ascending, `values` [n, dim] theirs; `default` [dim] is for all others, and zeros
-    for one that is missing. Formats without a search of their own get one that is written out:
-    `unrolled`.
+    `ids` [n] are ascending, `values` [n, dim] are their rows. All other ids have the row `default`
+    [dim], and a missing one has zeros. With `unrolled`, the search is written out for formats that
+    have no search operation.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class InsideTable(nn.Module):
         self.count = len(ids)
 
     def forward(self, ids: Any) -> Tensor | tuple[Tensor, Tensor]:
-        """The rows of ids [...]: [..., dim], or pooled over the last dimension."""
+        """Return the rows of ids [...]: [..., dim], or pooled over the last dimension."""
         if isinstance(ids, Jagged):
             raise ModelError("a graph cannot look jagged ids up itself; use inside_mb=0")
         if self.places is not None:
@@ -76,7 +76,7 @@ class InsideTable(nn.Module):
         return torch.where(self.ids[near] == ids, near, self.count)
 
     def _unrolled(self, ids: Tensor) -> Tensor:
-        """How many of the sorted ids are smaller, by halving."""
+        """Return the number of sorted ids that are smaller, by binary search."""
         below = torch.zeros_like(ids)
         step = 1 << (self.count.bit_length() - 1)
         while step:

@@ -1,4 +1,4 @@
-"""An export in use: columns in, predictions out, without the model's code or a server."""
+"""A loaded export: columns in, predictions out, without the model's code or a server."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ ROWS_AT_ONCE = 1 << 14
 
 @final
 class LoadedExport:
-    """What is asked of a predictor, from an export. Any number of threads may ask."""
+    """Predictor of an export. Methods may be called from any thread."""
 
     def __init__(self, chain: Chain, *, trust: bool) -> None:
         self.folder, self.description = chain.folders[0], chain.newest
@@ -51,11 +51,11 @@ class LoadedExport:
 
     @property
     def id(self) -> str:
-        """Tells one export from another."""
+        """Id of the export."""
         return self.description.id
 
     def predict(self, data: Any) -> pa.Table:
-        """Keys that are there, and predictions, one row for each row of the data."""
+        """Return existing keys and predictions, one row for each row of the data."""
         records = as_records(data, self.description.columns)
         binder, scorer = self._bound(records.schema)
         return pa.Table.from_batches(
@@ -66,7 +66,7 @@ class LoadedExport:
         )
 
     def _bound(self, schema: pa.Schema) -> tuple[Binder, Scorer]:
-        """How these columns meet the graph; worked out once for each set of columns."""
+        """Return the binder and scorer for these columns; they are cached."""
         last = self._last
         if last is not None and last[0].equals(schema):
             return last[1]
@@ -95,9 +95,9 @@ class LoadedExport:
 def bind(
     description: Bound, schema: pa.Schema, model: Any, pipeline: "Pipeline | None" = None
 ) -> tuple[Binder, Scorer]:
-    """How these columns meet a model that was exported, and who applies it.
+    """Return the binder of these columns to an exported model, and the scorer.
 
-    With a `pipeline`, they are raw ones, of which it makes features.
+    With a `pipeline`, the columns are raw ones, from which it makes features.
     """
     features = None if pipeline is None else features_of(pipeline, schema)
     names = tuple(schema.names) if features is None else features.columns
@@ -114,20 +114,20 @@ def bind(
 
 def load_pipeline(folder: Path, *, trust: bool) -> "Pipeline":
     """Return a pipeline of features; `trust` allows operations that run code."""
-    from flambeau.features.pipeline import Pipeline  # loads Numba, which few need
+    from flambeau.features.pipeline import Pipeline  # loads Numba, which is rarely needed
 
     return Pipeline.load(folder, trust=trust)
 
 
 def features_of(pipeline: "Pipeline", schema: pa.Schema) -> Features:
-    """Return what a pipeline makes of rows with these columns."""
+    """Return the features that a pipeline makes from rows with these columns."""
     from flambeau.features.source_features import PipelineFeatures
 
     return PipelineFeatures(pipeline, schema)
 
 
 class _Images:
-    """Prepares images as in evaluation."""
+    """Image transform, as in evaluation."""
 
     def __init__(self, transform: ImageTransform) -> None:
         self._transform = transform

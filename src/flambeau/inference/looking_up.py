@@ -1,4 +1,4 @@
-"""Making the look-ups of an exported model: ids in, and what the graph takes out."""
+"""Lookups of an exported model: from ids to the inputs of the graph."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from flambeau.inference.lookup_calls import Lookup
 
 @final
 class LookUps:
-    """Looks up as the model's own modules did. Any number of threads may use it."""
+    """Lookups as the model's own modules did them. Threads may use it at the same time."""
 
     def __init__(self, lookups: Sequence[Lookup], backend: LookupBackend) -> None:
         self._lookups, self._backend = lookups, backend
         self._own = threading.local()
 
     def __call__(self, values: Mapping[str, Leaf]) -> list[Tensor]:
-        """The results in order, a padded one followed by its mask; `values` are the arguments."""
+        """Return the results in order, a padded one followed by its mask, for these arguments."""
         out: list[Tensor] = []
         for lookup, module in zip(self._lookups, self._modules(), strict=True):
             found = module(lookup.ids(values))
@@ -31,7 +31,7 @@ class LookUps:
         return out
 
     def _modules(self) -> list[SparseEmbedding]:
-        """The modules of this thread: they work in memory of their own."""
+        """Return the modules of this thread, each of which has its own memory."""
         made: list[SparseEmbedding] | None = getattr(self._own, "modules", None)
         if made is None:
             shared = Lookups(self._backend)

@@ -1,4 +1,4 @@
-"""Which ids a model looks up: found by calling it, described as places in its inputs."""
+"""Lookups of a model: found by calling it, and described as positions in its inputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ Form = Literal["tensor", "jagged", "each", "by_field"]
 
 
 class ColumnRange(Settings):
-    """Columns `first` to `last` of an argument whose rows are flat."""
+    """Columns `first` to `last` of an argument with flattened rows."""
 
     argument: str
     first: int = 0
@@ -28,13 +28,13 @@ class ColumnRange(Settings):
 
 
 class Lookup(Settings):
-    """One look-up of a model, in the order in which they are made.
+    """One lookup of a model, in the order of calls.
 
-    The ids are the `pieces` beside each other, brought to `shape` (-1: rows), or, if they are
-    jagged, one argument as it is, with `fields` bags of `each` id in turn, or grouped `by_field`.
+    The ids are the `pieces` side by side, reshaped to `shape` (-1: rows). If they are jagged, they
+    are one argument: unchanged, with `fields` bags of `each` id in turn, or grouped `by_field`.
     `field_salts` are combined with the ids by exclusive or, one for each field; with `only`, rows
-    are those of these fields. With `mask`, the result is padded, and a second input says what is
-    there.
+    are those of these fields. With `mask`, the result is padded, and a second input is the mask of
+    the existing ids.
     """
 
     table: str
@@ -55,7 +55,7 @@ class Lookup(Settings):
         return self.pooling == "sum_and_squares"
 
     def ids(self, values: Mapping[str, Leaf]) -> Leaf:
-        """The ids of this look-up, from the arguments by name."""
+        """Return the ids of this lookup, from the arguments by name."""
         first = values[self.pieces[0].argument]
         each = self.pooling == "none" and not self.mask
         if self.form != "tensor":
@@ -66,7 +66,7 @@ class Lookup(Settings):
             return _formed(bags, self.form, self.fields or 1)
         if isinstance(first, Jagged) and len(self.pieces) == 1:
             if not each:
-                return first  # pooled as the ids of the example were
+                return first  # pooled like the ids of the example
             if first.row_shape == self.shape[1:]:
                 return first
         parts = [_columns(values[piece.argument], piece) for piece in self.pieces]
@@ -77,14 +77,14 @@ class Lookup(Settings):
 @final
 @dataclass(frozen=True)
 class Call:
-    """A look-up as it was made."""
+    """A recorded lookup: its embedding and its ids."""
 
     rows: SparseEmbedding
     ids: Leaf
 
 
 def record_calls(model: nn.Module, arguments: Arguments, values: Mapping[str, Leaf]) -> list[Call]:
-    """The look-ups that the model makes with these arguments, in order."""
+    """Return the lookups that the model makes with these arguments, in order."""
     calls: list[Call] = []
 
     class Recorder(nn.Module):
@@ -106,7 +106,7 @@ def record_calls(model: nn.Module, arguments: Arguments, values: Mapping[str, Le
 def find_lookups(
     model: nn.Module, arguments: Arguments, values: Mapping[str, Leaf]
 ) -> tuple[Lookup, ...]:
-    """The model's look-ups; ids that forward() computes are an error that says so."""
+    """Return the model's lookups; raise `ModelError` for ids that forward() computes."""
     marked = _marked(model, arguments, values)
     rows = next(len(value) for value in values.values())
     return tuple(
@@ -116,7 +116,7 @@ def find_lookups(
 
 
 def _marked(model: nn.Module, arguments: Arguments, values: Mapping[str, Leaf]) -> dict[str, Leaf]:
-    """The arguments with a different id in every place, where the model takes any id."""
+    """Return the arguments with a different id in every place, if the model accepts any id."""
     used = _looked_up(record_calls(model, arguments, values))
     marked = dict(values)
     next_id = 1 << 29
@@ -130,7 +130,7 @@ def _marked(model: nn.Module, arguments: Arguments, values: Mapping[str, Leaf]) 
         try:
             record_calls(model, arguments, {**marked, name: tried})
         except (IndexError, RuntimeError, FlambeauError):
-            continue  # numbers of something else, which has fewer
+            continue  # numbers with another meaning and a limited range
         marked[name] = tried
     return marked
 
@@ -173,7 +173,7 @@ def _described(call: Call, number: int, values: Mapping[str, Leaf], rows: int) -
 
 
 def field_salts(fields: int | None) -> tuple[int, ...]:
-    """What is combined with the ids of each field."""
+    """Return the salts that are combined with the ids of each field."""
     if fields is None:
         return ()
     return tuple(field_ids(torch.zeros(fields, dtype=torch.int64), fields).tolist())
@@ -209,7 +209,7 @@ def _formed(value: Jagged, form: Form, width: int) -> Jagged:
 
 
 def _pieces(ids: Tensor, values: Mapping[str, Leaf], rows: int) -> tuple[ColumnRange, ...] | None:
-    """The columns of which every row's ids are made, or None if they are not."""
+    """Return the columns of which the ids of all rows consist, or None if they do not."""
     if not ids.numel() or ids.numel() % rows:
         return None
     flat = ids.reshape(rows, -1)
@@ -237,14 +237,14 @@ def _column(ids: Tensor, values: Mapping[str, Leaf]) -> tuple[str, int] | None:
 
 
 def _as_bags(ids: Tensor, fields: int | None) -> Jagged:
-    """Lists that happen to be equally long, as what they are; `fields` of one id each."""
+    """Return lists that happen to have equal lengths as bags; `fields` of one id each."""
     if fields is None or ids.dim() == 1 or ids.shape[1] != fields:
         return from_rows(ids)
     return Jagged(ids.reshape(-1).long(), torch.arange(ids.numel() + 1), width=fields)
 
 
 def _in_places(ids: Leaf, argument: str) -> Leaf:
-    """The ids, if there is at most one in each place."""
+    """Return the ids; raise `DataError` if a place has several."""
     if isinstance(ids, Jagged) and ids.row_shape is None:
         raise DataError(
             f"'{argument}' has several ids in a row, and the model was trained with one or none: "

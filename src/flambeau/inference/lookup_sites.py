@@ -1,4 +1,4 @@
-"""Where a model looks rows up, and putting something else in those places."""
+"""The modules in which a model looks up rows, and their replacement."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -17,28 +17,28 @@ _KINDS = (SparseEmbedding, ExternalEmbedding, ExternalEmbeddingBag)
 
 @final
 class Root(nn.Module):
-    """Holds a model, so that the model itself can be replaced as well."""
+    """Parent of a model, so that the model itself can be replaced as well."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, *positional: Any, **named: Any) -> Any:
-        """What the model gives."""
+        """Return the model's output."""
         return self.model(*positional, **named)
 
 
 def replaced(model: nn.Module, make: Callable[[SparseEmbedding], nn.Module]) -> nn.Module:
-    """A copy of the model with `make(rows)` in the place of each module that looks up.
+    """Return a copy of the model in which `make(rows)` replaces each module that looks up rows.
 
-    What is made is called with the ids. A module that is used twice is replaced by one.
+    The replacement is called with the ids. A module that is used twice is replaced by one.
     """
     root = graph_copy(model)
     made: dict[nn.Module, nn.Module] = {}
     for parent, name, module in list(_sites(root)):
         if module not in made:
             rows = module if isinstance(module, SparseEmbedding) else cast(Any, module).rows
-            rows.copied = False  # the copy is only asked for its shape
+            rows.copied = False  # only the shape of the copy is used
             kept = module.initial.dtype if not isinstance(module, SparseEmbedding) else None
             made[module] = _Cast(make(rows), cast("torch.dtype | None", kept))
         setattr(parent, name, made[module])
@@ -46,7 +46,7 @@ def replaced(model: nn.Module, make: Callable[[SparseEmbedding], nn.Module]) -> 
 
 
 def graph_copy(model: nn.Module) -> Root:
-    """A copy of the model for a graph, which cannot refuse an id: it reads as a missing one."""
+    """Return a copy of the model for a graph, in which an invalid id reads as a missing one."""
     root = Root(copy.deepcopy(model).eval())
     for module in root.modules():
         if isinstance(module, DenseFields):
@@ -55,12 +55,12 @@ def graph_copy(model: nn.Module) -> Root:
 
 
 def has_dense_fields(model: nn.Module) -> bool:
-    """Whether the graph itself takes ids, beside those that are looked up."""
+    """Return whether the graph takes ids for something other than lookups."""
     return any(isinstance(module, DenseFields) for module in model.modules())
 
 
 def rows_of_sites(model: nn.Module) -> list[SparseEmbedding]:
-    """The embeddings of a model, each once."""
+    """Return the embeddings of a model, each once."""
     return [module for module in model.modules() if isinstance(module, SparseEmbedding)]
 
 
@@ -75,14 +75,14 @@ def _sites(root: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
 
 @final
 class _Cast(nn.Module):
-    """Calls what stands in for a look-up, with the result as the model has it."""
+    """Wrapper of a lookup's replacement that casts the result to the model's dtype."""
 
     def __init__(self, inner: nn.Module, dtype: torch.dtype | None) -> None:
         super().__init__()
         self.inner, self.dtype = inner, dtype
 
     def forward(self, ids: Any, offsets: Any = None, weights: Any = None) -> Any:
-        """What the stand-in gives."""
+        """Return the replacement's output."""
         if offsets is not None or weights is not None:
             raise ModelError(
                 "a look-up with offsets or weights of its own cannot be exported: give the ids as "

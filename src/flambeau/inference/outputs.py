@@ -1,4 +1,4 @@
-"""What a model's raw output means to whoever asked for a prediction."""
+"""Conversion of a model's raw output to prediction columns."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +14,12 @@ from flambeau.errors import ModelError
 def prediction_columns(
     output: Any, loss: str | Mapping[str, str | None] | None
 ) -> dict[str, pa.Array]:
-    """Columns for one batch of outputs, by the loss the model was trained with.
+    """Return the columns for one batch of outputs, by the loss the model was trained with.
 
     `bce`: `prediction` (0 or 1) and `probability`. `cross_entropy` and `nll`: `prediction` (the
     class) and `probabilities`. `in_batch_softmax`: `prediction`, the score of the row's own item.
-    Anything else: `prediction`, the output itself. With several outputs (`loss` by task) the names
-    are prefixed by task.
+    Any other: `prediction`, the output itself. With several outputs (`loss` by task), names are
+    prefixed by task.
     """
     if isinstance(output, Mapping):
         return {
@@ -62,7 +62,7 @@ def _columns(output: Tensor, loss: str | None) -> dict[str, pa.Array]:
 
 
 def _classes(values: Tensor, output: Tensor) -> pa.Array:
-    """Classes; none where the output says nothing, for it is not a number."""
+    """Return classes, which are null where the output is NaN."""
     if values.dim() != 1:
         return _array(values)
     unknown = output.isnan().reshape(len(values), -1).any(dim=1)
@@ -70,7 +70,7 @@ def _classes(values: Tensor, output: Tensor) -> pa.Array:
 
 
 def _array(values: Tensor) -> pa.Array:
-    """One value per row; rows of several values as lists of fixed size."""
+    """Return one value per row; rows of several values as lists of fixed size."""
     if values.dim() == 1:
         return pa.array(values.numpy())
     rows = values.reshape(len(values), -1)

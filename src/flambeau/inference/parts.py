@@ -1,4 +1,4 @@
-"""A source cut into parts that are predicted on their own, each into a file."""
+"""Division of a source into parts that are predicted separately, each into a file."""
 
 import itertools
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from flambeau.data.binding import Binder
 from flambeau.data.loader import cut, in_order
 from flambeau.data.source import IndexedSource, Source, StreamedSource
 
-#: Rows of a part, if shards are not larger: enough that starting a file costs nothing.
+#: Rows of a part, if shards are not larger: with these, the cost of starting a file is negligible.
 PART_ROWS = 1 << 18
 
 
 def cut_parts(source: Source, part_rows: int = PART_ROWS) -> list[Part]:
-    """The parts of a source in order: whole shards, together of about `part_rows` rows.
+    """Return the parts of a source in order: whole shards of about `part_rows` rows together.
 
     An iterator, which can only be read from its start, is one part.
     """
@@ -31,7 +31,7 @@ def cut_parts(source: Source, part_rows: int = PART_ROWS) -> list[Part]:
 
 
 def batches_of(source: Source, part: Part, binder: Binder, size: int) -> Iterator[Batch]:
-    """The rows of a part in order, in batches of `size`."""
+    """Yield the rows of a part in order, in batches of `size`."""
     if isinstance(source, StreamedSource):
         shards = source.shards()[part.first : part.last]
         blocks = (

@@ -1,8 +1,8 @@
-"""A folder of predictions: a file for each part of the data, and what they are predictions of.
+"""A folder of predictions: a file for each part of the data, and a manifest.
 
-`_manifest.json` (programs that read folders of Parquet leave out names with an underscore) says
-which checkpoint and which data, and lists the parts with their numbers of rows. A part's file gets
-its name when it is complete, so what is there after a crash is whole.
+`_manifest.json` (programs that read folders of Parquet ignore names with an underscore) has the
+checkpoint and the data, and lists the parts with their numbers of rows. A part's file gets its name
+when it is complete, so after a crash all files are complete.
 """
 
 import json
@@ -22,17 +22,17 @@ MANIFEST = "_manifest.json"
 
 @final
 class PredictionsFolder:
-    """The folder at `path`, for predictions that `identity` describes (plain values)."""
+    """The folder at `path`, for predictions described by `identity` (plain values)."""
 
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
         self.path = path
         self._identity = dict(identity)
 
     def begin(self, parts: Sequence[Part]) -> list[Part]:
-        """Create the folder, or go on in it; the parts that are not there yet."""
+        """Create the folder, or resume in it; return the parts that do not exist yet."""
         manifest = self.path / MANIFEST
         if manifest.is_file() and not any(self.path.glob("part-*")):
-            self._write(parts, complete=False)  # whoever began here has nothing to lose
+            self._write(parts, complete=False)  # an earlier attempt has written no part
         elif manifest.is_file():
             self._require_same(_read(manifest))
         elif self.path.is_dir() and any(self.path.iterdir()):
@@ -45,17 +45,17 @@ class PredictionsFolder:
         return [part for part in parts if not self._has(part)]
 
     def complete(self, parts: Sequence[Part]) -> int:
-        """Note that everything is there; how many rows."""
+        """Record that all parts are complete; return the number of rows."""
         self._write(parts, complete=True)
         return sum(rows_of_file(self.path / part.file_name) for part in parts)
 
     def remove_partial(self) -> None:
-        """Remove what killed processes left of parts that are not complete."""
+        """Remove partial files that killed processes have left."""
         for left in self.path.glob(f".part-*{TEMPORARY}"):
             left.unlink(missing_ok=True)
 
     def rows_done(self, parts: Sequence[Part]) -> int:
-        """How many rows are there already."""
+        """Return the number of rows in existing parts."""
         there = [self.path / part.file_name for part in parts if self._has(part)]
         return sum(rows_of_file(path) for path in there)
 
@@ -79,7 +79,7 @@ class PredictionsFolder:
 
 
 def rows_of_file(path: Path) -> int:
-    """How many rows a file of predictions has."""
+    """Return the number of rows of a file of predictions."""
     try:
         return int(pyarrow.parquet.read_metadata(path).num_rows)
     except (OSError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""A model's predictions for batches of rows, as Arrow."""
+"""Predictions of a model for batches of rows, as Arrow."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -17,9 +17,10 @@ from flambeau.inference.outputs import prediction_columns
 
 @final
 class Scorer:
-    """Applies a model to batches. The columns `copied` (keys, labels) stand beside predictions.
+    """Application of a model to batches. The columns `copied` (keys, labels) precede predictions.
 
-    `model` is a module in evaluation mode, or any function of the arguments that the binder gives.
+    `model` is a module in evaluation mode, or any function of the arguments that the binder
+    returns.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Scorer:
         self._told = False
 
     def score(self, batch: Batch, binder: Binder) -> pa.RecordBatch:
-        """One row of predictions for each row of the batch, in order."""
+        """Return one row of predictions for each row of the batch, in order."""
         prepared = self._transform(batch) if self._transform is not None else batch
         positional, named = binder.arguments(prepared)
         with torch.inference_mode():
@@ -52,7 +53,7 @@ class Scorer:
         return pa.RecordBatch.from_pydict(columns)
 
     def _tell_of_nan(self, columns: Mapping[str, pa.Array], rows: int) -> None:
-        """Say once that there is no prediction for some rows."""
+        """Warn once if some rows have no prediction."""
         for name, column in columns.items() if not self._told else ():
             if not pa.types.is_floating(column.type):
                 continue

@@ -1,4 +1,4 @@
-"""What binders call for texts and crosses; it loads the operations when there are some."""
+"""Operations for texts and crosses, which binders call; they are loaded when needed."""
 
 import pyarrow as pa
 
@@ -6,7 +6,7 @@ from flambeau.data.raw_columns import Operations, Shorthand
 
 
 def expand(shorthand: Shorthand, schema: pa.Schema) -> Operations:
-    """Return what a shorthand does with rows of these types."""
-    from flambeau.features import shorthands  # loads Numba, which few need
+    """Return the operations that a shorthand stands for, for rows of these types."""
+    from flambeau.features import shorthands  # loads Numba, which is rarely needed
 
     return shorthands.expand(shorthand, schema)

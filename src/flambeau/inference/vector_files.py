@@ -1,4 +1,4 @@
-"""Vectors of items and users as files, for an index or for a table to begin with."""
+"""Files of vectors of items and users, for an index or to initialize a table."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,11 +23,11 @@ Encode = Callable[..., Tensor]
 def export_vectors(
     encode: Encode, source: Source, binder: Binder, out: Path, batch_size: int, id: str | None
 ) -> int:
-    """Write the columns `id` and `vector` for the rows of a source, batch by batch; how many.
+    """Write the columns `id` and `vector` of a source's rows; return the number of rows.
 
-    `encode` takes what the binder gives, and returns vectors [rows, dim]. The ids are those of the
-    column `id`, or those of the first field of its first argument. `TableSpec(init=out)` reads the
-    file.
+    `encode` takes the arguments from the binder, and returns vectors [rows, dim]. The ids are those
+    of the column `id`, or those of the first field of its first argument. `TableSpec(init=out)`
+    reads the file.
     """
     if out.suffix != ".parquet":
         raise ConfigError(f"out={out}: vectors are written to a name that ends in .parquet")

@@ -1,4 +1,4 @@
-"""Predictions as one file that is there completely or not at all."""
+"""Predictions as one file that is written completely or not at all."""
 
 import secrets
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from flambeau.checkpoint.durable import TEMPORARY
 from flambeau.checkpoint.os_errors import named
 from flambeau.errors import ConfigError, DataError
 
-#: What a single file of predictions may be called; anything else without a suffix is a folder.
+#: Suffixes of a single file of predictions; a name without a suffix is a folder.
 FILE_SUFFIXES = (".parquet", ".csv")
 
 
 def is_folder(out: Path) -> bool:
-    """Whether predictions go into a folder of parts, not into one file."""
+    """Return whether predictions go into a folder of parts, not into one file."""
     if out.suffix in FILE_SUFFIXES:
         return False
     if out.is_dir() or not (out.suffix or out.is_file()):
@@ -26,9 +26,9 @@ def is_folder(out: Path) -> bool:
 
 
 def write_predictions(batches: Iterator[pa.RecordBatch], out: Path) -> int:
-    """Write to a Parquet or CSV file, which appears only when it is complete; how many rows."""
+    """Write a Parquet or CSV file, which appears when it is complete; return the number of rows."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    # Two processes that write the same file must not write into each other's.
+    # Two processes that write the same file must not share a temporary file.
     partial = out.with_name(f".{out.name}.{secrets.token_hex(4)}{TEMPORARY}")
     try:
         with named(out):
@@ -55,7 +55,7 @@ def _write(batches: Iterator[pa.RecordBatch], path: Path, *, csv: bool) -> int:
 
 
 def _without_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Lists of fixed size as one column for each place in them, since CSV has no lists."""
+    """Replace lists of fixed size by one column for each position, since CSV has no lists."""
     columns: dict[str, pa.Array] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         columns |= _places(name, column)
