@@ -1,1 +1,1 @@
-"""A run in one process: its model and data opened, scored, evaluated, exported."""
+"""A run in one process: opening its model and data, predictions, evaluation and export."""

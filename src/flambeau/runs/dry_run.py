@@ -1,4 +1,4 @@
-"""A first look at model, data and loss together, before anything is trained."""
+"""Dry run of model, data and loss together, before the training."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -36,17 +36,18 @@ def dry_run(
     transform: Transform | None,
     name: str = "train",
 ) -> Binder:
-    """Run two rows through model and loss, without a trace; return the binder that suits the model.
+    """Run two rows through model and loss; return the binder that suits the model.
 
-    Finds what does not fit before the first step, and integers that the model takes as numbers.
-    Lazy modules get their shapes. An iterator is left alone: it may not like to be read twice.
+    This detects mismatches before the first step, and integers that the model takes as numbers.
+    Lazy modules get their shapes; otherwise the model is unchanged. Iterators are not read, since
+    they might not support being read twice.
     """
     if isinstance(source, IterableSource):
         return binder
     first = partial(_first_rows, source, transform, _device(model))
     batch = first(binder)
     if batch is None and isinstance(source, EngineFrameSource) and source.shards():
-        return binder  # all of it is with other workers
+        return binder  # all of its rows are with other workers
     if batch is None:
         raise DataError("the data has no rows")
 
@@ -75,14 +76,14 @@ def dry_run(
 def suit(
     model: Callable[..., Any], source: Source, binder: Binder, transform: Transform | None
 ) -> Binder:
-    """The binder as training found that it suits the model, for one that is in use on the CPU."""
+    """Return the binder that training found to suit the model, for a model in use on the CPU."""
     if isinstance(source, IterableSource):
         return binder
     return suited(runner(model, binder), binder, partial(_first_rows, source, transform, None))
 
 
 def runner(model: Callable[..., Any], binder: Binder) -> Run:
-    """What applies a model to a batch, without a trace."""
+    """Return a function that applies a model to a batch, without side effects."""
 
     def run(batch: Batch) -> Any:
         positional, named = binder.arguments(batch)
@@ -120,7 +121,7 @@ def _first_rows(
 def _explained(
     error: Exception, model: nn.Module, binder: Binder, batch: Batch, name: str
 ) -> Exception:
-    """What is wrong with the model, for errors that its own code raises on rows that do not fit."""
+    """Return a helpful error for one that the model's own code raises on unsuitable rows."""
     if isinstance(error, UserError | AssertionError):
         return error
     positional, named = binder.arguments(batch)
@@ -131,12 +132,12 @@ def _explained(
 
 
 def _bags_hint(model: nn.Module, arguments: list[object]) -> str:
-    """What may be wrong if rows with several ids meet a look-up that does not pool them."""
+    """Return a hint if rows with several ids are used in a lookup without pooling."""
     bags = [x for x in arguments if isinstance(x, Jagged) and x.row_shape is None]
     columns = ", ".join(f"'{column}'" for x in bags for column in x.names)
     if not columns:
         return ""
-    from flambeau.inference.lookup_sites import rows_of_sites  # loads Numba, which few need
+    from flambeau.inference.lookup_sites import rows_of_sites  # loads Numba, which is rarely needed
 
     tables = {x.spec.name for x in rows_of_sites(model) if x.pooling == "none"}
     if not tables:
@@ -148,7 +149,7 @@ def _bags_hint(model: nn.Module, arguments: list[object]) -> str:
 
 
 def _where(error: Exception) -> str:
-    """The last line of the user's own code on the way to an error."""
+    """Return the last line of the user's own code in the traceback of an error."""
     frames = traceback.extract_tb(error.__traceback__)
     library = str(Path(torch.__file__).parent)
     own = [frame for frame in frames if not frame.filename.startswith(library)]
@@ -156,7 +157,7 @@ def _where(error: Exception) -> str:
 
 
 def _check_classes(source: IndexedSource, binder: Binder, output: Tensor, name: str) -> None:
-    """All labels of data in memory against the classes that the model knows."""
+    """Check all labels of data in memory against the number of the model's classes."""
     labels = binder.label_columns()
     if not source.in_memory or len(labels) != 1:
         return

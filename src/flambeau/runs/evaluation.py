@@ -21,12 +21,12 @@ from flambeau.training.evaluation import Scores, accumulate, evaluate, scores
 from flambeau.training.losses import Loss
 from flambeau.training.metric_set import MetricSet
 
-#: Parts for each process, so that all end at about the same time.
+#: Parts for each process, so that all processes end at about the same time.
 PARTS_EACH = 4
 
 
 class _PartState(msgspec.Struct):
-    """What one part adds: the sum of loss x rows, the rows, and the states of all metrics."""
+    """Contribution of one part: the sum of loss x rows, the rows, and the states of all metrics."""
 
     loss_sum: float
     rows: int
@@ -35,7 +35,7 @@ class _PartState(msgspec.Struct):
 
 @final
 class Evaluation:
-    """A model of a run, a source and metrics, in this process."""
+    """Evaluation of a run's model on a source with metrics, in this process."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Evaluation:
 
 @final
 class MergedScores:
-    """The states of parts, merged in the order of the parts, whatever order they come in."""
+    """States of parts, merged in the order of the parts, in whatever order they arrive."""
 
     def __init__(self, run: RunDirectory, settings: JobSettings, metrics: tuple[str, ...]) -> None:
         self._loss = open_model.open_loss(settings, open_model.code_loader(run))
@@ -97,14 +97,14 @@ class MergedScores:
             self._next += 1
 
     def scores(self) -> Scores:
-        """The metrics over all parts."""
+        """Return the metrics over all parts."""
         assert not self._early, "a part is missing"
         loss_sum = None if self._loss is None else self._loss_sum
         return scores(loss_sum, self._rows, self._metrics.values())
 
 
 def cut_for_evaluation(source: Source, settings: JobSettings, workers: int) -> list[Part]:
-    """Cut a source into parts for so many processes; rows by number into whole batches."""
+    """Cut a source into parts for a number of processes; rows by number into whole batches."""
     rows = 0
     if isinstance(source, StreamedSource):
         rows = sum(shard.rows for shard in source.shards())

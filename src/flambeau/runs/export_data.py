@@ -1,4 +1,4 @@
-"""The data that an export predicts for: files with the columns that it takes."""
+"""Input data of an export: files with the columns that it takes."""
 
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from flambeau.runs.run_export import open_run_tables
 
 
 def open_data_for(place: Path, data: Any) -> tuple[StreamedSource, str]:
-    """Return the rows of files for an export, and what tells this export from others.
+    """Return the rows of files for an export, and the export's id.
 
-    Files that do not tell their format are in that of the export's features, if it has any.
+    Files whose format cannot be detected have the format of the export's features, if it has any.
     """
     chain = open_chain(newest_of(place, None), open_run_tables)
     files = as_files(data) if is_paths(data) else data

@@ -33,7 +33,7 @@ class ExportPrediction:
             )
 
     def batches(self, part: Part) -> Iterator[pa.RecordBatch]:
-        """Return keys and predictions of a part, in the order of its rows."""
+        """Yield keys and predictions of a part, in the order of its rows."""
         for shard in self.source.shards()[part.first : part.last]:
             for records in self.source.read(shard, self._columns):
                 for start in range(0, records.num_rows, self.size):

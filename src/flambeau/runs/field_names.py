@@ -1,4 +1,4 @@
-"""Whether a model's sizes of fields are those of the columns that it is given."""
+"""Check that a model's sizes of fields belong to the columns that it is given."""
 
 from torch import nn
 
@@ -8,7 +8,7 @@ from flambeau.errors import ModelError
 
 
 def check_field_names(model: nn.Module, binding: Binding) -> None:
-    """Refuse a model whose `sizes=` name other columns than its ids have, or in another order."""
+    """Raise `ModelError` if the model's `sizes=` are for other columns, or in another order."""
     columns = binding.inputs.get("ids") if isinstance(binding.inputs, dict) else None
     given = (columns,) if isinstance(columns, str) else columns
     for module in model.modules():

@@ -1,4 +1,4 @@
-"""Evaluate the checkpoints of a run one by one, as they are written."""
+"""Evaluation of the checkpoints of a run, one by one, as they are written."""
 
 import contextlib
 import math
@@ -30,10 +30,10 @@ Report = Callable[..., None]
 
 @final
 class Follower:
-    """Evaluates every checkpoint once, in order, and marks the best. Damaged ones are skipped.
+    """Evaluator of every checkpoint, once and in order, that marks the best one.
 
-    With `own=False` it does so on data that is not the job's: it evaluates also what the job has
-    evaluated itself, and marks nothing.
+    Damaged checkpoints are skipped. With `own=False`, the data is not the job's: it also evaluates
+    checkpoints that the job has evaluated itself, and marks none.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Follower:
         self.metrics: dict[str, float] = {}
 
     def follow(self, ended: Callable[[float], bool]) -> None:
-        """Evaluate what is there and what comes; `ended(seconds)` waits for the run's end."""
+        """Evaluate existing and new checkpoints; `ended(seconds)` waits for the end of the run."""
         over = False
         with self._leasing():
             while True:
@@ -63,18 +63,18 @@ class Follower:
                 elif over:
                     break
                 else:
-                    # What was written just before the end is looked for once more.
+                    # Look once more for a checkpoint that was written just before the end.
                     over = ended(POLL_SECONDS)
         self._report_missed()
 
     def _remove_surplus(self) -> None:
-        """Remove what the job would have removed, had it not been leased, if the job has ended."""
+        """Remove checkpoints that the job kept only because of a lease, if the job has ended."""
         if not self._run.in_use:
             remove_surplus(self._run, self._settings.checkpoints.keep)
 
     @contextlib.contextmanager
     def _leasing(self) -> Iterator[None]:
-        """Lease new checkpoints also while one is evaluated: they may not stay that long."""
+        """Lease new checkpoints during an evaluation, too: they might be pruned before its end."""
         done = threading.Event()
 
         def lease_new() -> None:
@@ -93,7 +93,7 @@ class Follower:
             self._remove_surplus()
 
     def _report_missed(self) -> None:
-        """Name the checkpoints that are damaged, or were removed before they could be leased."""
+        """Report checkpoints that are damaged, or were removed before they could be leased."""
         steps = self._steps("checkpoint", "evaluation")
         by_job = {name for name, _ in steps["evaluation"]} if self._own else set()
         missed = {name for name, _ in steps["checkpoint"]} - self._done - by_job
@@ -106,7 +106,7 @@ class Follower:
             self._report("warning", text=f"{text}checkpoints.keep, or save less often")
 
     def _pending(self) -> list[Path]:
-        """Committed checkpoints not yet evaluated, leased so that they stay until they are."""
+        """Lease committed checkpoints that are not evaluated yet, and return them."""
         with self._holding:
             self._hold_new()
             return sorted(self._held)
@@ -118,7 +118,7 @@ class Follower:
                 try:
                     held.enter_context(lease(path, seconds=3600))
                 except CheckpointError:
-                    continue  # removed between listing and leasing: there are newer ones
+                    continue  # removed between listing and leasing: newer ones exist
                 self._held[path] = held
 
     def _evaluate(self, path: Path) -> None:
@@ -145,7 +145,7 @@ class Follower:
             self._mark(state)
 
     def _load(self, path: Path) -> TrainingState:
-        """Give the model the weights and tables of a checkpoint, which need not stay any longer."""
+        """Load the weights and tables of a checkpoint into the model; release the checkpoint."""
         try:
             with self._held[path]:
                 state = read_checkpoint(path)
@@ -158,7 +158,7 @@ class Follower:
         return state
 
     def _let_go(self, path: Path) -> None:
-        """End also the lease that the job's workers hold for the evaluator."""
+        """End all leases, including the one that the job's workers hold for the evaluator."""
         release(path)
         with self._holding:
             self._done.add(path.name)
@@ -170,11 +170,11 @@ class Follower:
             self._report("best", step=state.step, metric=self._best.metric, value=self._best.value)
 
     def _evaluated_before(self) -> set[str]:
-        """Names of checkpoints whose evaluation is in the events of the run."""
+        """Return the names of checkpoints whose evaluation is in the events of the run."""
         evaluated = self._steps("evaluation")["evaluation"]
         leader = None
         for _, fields in evaluated:
-            # A log has null for what is no number.
+            # The log has null for values that are not finite.
             metrics = fields["metrics"].items()
             if self._best.improves({name: math.nan if v is None else v for name, v in metrics}):
                 leader = fields["step"]
@@ -184,7 +184,7 @@ class Follower:
         return {name for name, _ in evaluated}
 
     def _steps(self, *kinds: str) -> dict[str, list[tuple[str, dict[str, Any]]]]:
-        """Read the log once; return names of checkpoints, and fields, of all events by kind."""
+        """Read the log once; return checkpoint names and fields of events, by kind."""
         steps: dict[str, list[tuple[str, dict[str, Any]]]] = {kind: [] for kind in kinds}
         for event in read_events(self._run.events) if self._run.events.exists() else ():
             if event.kind in steps:

@@ -1,4 +1,4 @@
-"""Vectors of a trained model's items or users, from any data that `fit` takes."""
+"""Vectors of a trained model's items or users, from any data that `fit` accepts."""
 
 import inspect
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def export_run_vectors(
     of: Of,
     id: str | None,
 ) -> int:
-    """Write the vectors that the model has for the items or users of `data`; how many."""
+    """Write the model's vectors for the items or users of `data`; return the number of rows."""
     encode = _encoder(load_model(run, settings, which), of)
     source = open_given(run, settings, data)
     binding = _binding(settings.binding, encode, id)
@@ -50,7 +50,7 @@ def _encoder(model: nn.Module, of: Of) -> Callable[..., Tensor]:
 
 
 def _binding(settings: Binding, encode: Callable[..., Tensor], id: str | None) -> Binding:
-    """As in training, for the inputs that `encode` takes; other columns need not be there."""
+    """Return the training's binding, limited to inputs of `encode`; others are not needed."""
     taken = inspect.signature(encode).parameters
     inputs = settings.inputs
     used = {*taken, *([id] if id is not None else [])}

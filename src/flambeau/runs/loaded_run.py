@@ -1,4 +1,4 @@
-"""A checkpoint of a run in use: its own model, with its tables where they are."""
+"""A loaded checkpoint of a run: its own model, and its tables, memory-mapped."""
 
 import threading
 from pathlib import Path
@@ -18,7 +18,7 @@ from flambeau.runs.trained_run import load_model, read_settings
 
 @final
 class LoadedRun:
-    """What is asked of a predictor, from a run. Threads take turns: the model is one."""
+    """Predictor of a run. Calls from several threads run one after the other."""
 
     def __init__(
         self, id: str, model: Any, description: Bound, features: Path | None = None
@@ -29,7 +29,7 @@ class LoadedRun:
         self._lock = threading.Lock()
 
     def predict(self, data: Any) -> pa.Table:
-        """Keys that are there, and predictions, one row for each row of the data."""
+        """Return existing keys and predictions, one row for each row of the data."""
         records = as_records(data, self._description.columns)
         binder, scorer = bind(self._description, records.schema, self._model, self._pipeline)
         pieces = range(0, records.num_rows, ROWS_AT_ONCE)
@@ -39,7 +39,7 @@ class LoadedRun:
 
 
 def open_loaded_run(reference: str, loaded: str | None, *, trust: bool) -> LoadedRun | None:
-    """The run's checkpoint, ready to answer; None if that is the one `loaded`."""
+    """Return the run's checkpoint, ready to predict; None if it is the one `loaded`."""
     path, which = parse_reference(reference)
     run = RunDirectory(path)
     settings = read_settings(run)

@@ -1,4 +1,4 @@
-"""Which of a model's integer inputs are numbers, found out by trying."""
+"""Detection of a model's integer inputs that are numbers, by trial."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from flambeau.data.binding import Binder
 from flambeau.data.jagged import Jagged
 from flambeau.inference.arguments import FAULTS
 
-#: With more inputs than this, only each alone and all of them are tried.
+#: With more inputs than this, only single ones and all of them together are tried.
 MOST_INPUTS = 8
 
 Run = Callable[[Batch], Any]
@@ -21,10 +21,10 @@ FirstRows = Callable[[Binder], Batch | None]
 
 
 def suited(run: Run, binder: Binder, first: FirstRows) -> Binder:
-    """The binder with integers as numbers where the model takes nothing else.
+    """Return the binder, with integers as numbers where the model accepts nothing else.
 
-    `run` applies the model to a batch, `first` reads a few rows with a binder. What does not help
-    is left as it is: the model says itself what it does not take.
+    `run` applies the model to a batch, `first` reads a few rows with a binder. If no change helps,
+    the binder is unchanged: the model itself raises the error.
     """
     batch = first(binder)
     if batch is None or not _integers(binder, batch):
@@ -38,16 +38,16 @@ def suited(run: Run, binder: Binder, first: FirstRows) -> Binder:
 
 
 def find_numbers(run: Run, binder: Binder, batch: Batch) -> tuple[str, ...] | None:
-    """The fewest integer inputs that must be floating-point numbers for `run` to succeed.
+    """Return the fewest integer inputs that must be floating-point for `run` to succeed.
 
-    None if that does not help.
+    Return None if no choice helps.
     """
     for chosen in _choices(_integers(binder, batch)):
         changed = {name: _numbers(batch[name], binder, name) for name in chosen}
         try:
             run(replace(batch, columns={**batch.columns, **changed}))
         except FAULTS:
-            continue  # whether it fails is the question
+            continue  # the purpose is to find out whether it fails
         return chosen
     return None
 
@@ -64,7 +64,7 @@ def _are_integers(column: Column) -> bool:
 
 
 def _numbers(column: Column, binder: Binder, name: str) -> Tensor:
-    """The column in the type of the weights; what is missing is NaN."""
+    """Return the column in the type of the weights; missing values are NaN."""
     if isinstance(column, Tensor):
         return column.to(binder.dtype)
     assert isinstance(column, Jagged)
@@ -74,7 +74,7 @@ def _numbers(column: Column, binder: Binder, name: str) -> Tensor:
 
 
 def _choices(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Some of the names, few of them before many."""
+    """Yield combinations of the names, small ones before large ones."""
     few = len(names) <= MOST_INPUTS
     for size in range(1, len(names) + 1) if few else (1, len(names)):
         yield from itertools.combinations(names, size)

@@ -1,4 +1,4 @@
-"""Opening what a job's settings name: the model, the data, the loss."""
+"""Opening of a job's data, binding and loader from its settings."""
 
 import dataclasses
 import os
@@ -57,12 +57,12 @@ from flambeau.inference.shorthands import expand
 from flambeau.runs.field_names import check_field_names
 from flambeau.runs.open_model import LoadCode
 
-#: Where a run keeps the pipeline of its features, beside the code that it holds.
+#: Folder of a run's features pipeline, in the folder of its code.
 FEATURES = "features"
 
 
 def shape_of(source: Source) -> Shape:
-    """What a source says of its columns; an iterator must be asked for its first batch."""
+    """Return the columns of a source; of an iterator, this reads the first batch."""
     if not isinstance(source, IterableSource) and source.features is not None:
         return Shape(source.features.columns)
     if isinstance(source, StreamedSource):
@@ -76,7 +76,7 @@ def shape_of(source: Source) -> Shape:
 
 
 def dtype_of(model: nn.Module) -> torch.dtype:
-    """The type of the model's weights, to which inputs are brought."""
+    """Return the dtype of the model's weights, to which inputs are converted."""
     floating = (p.dtype for p in model.parameters() if p.is_floating_point())
     return next(floating, torch.get_default_dtype())
 
@@ -84,12 +84,12 @@ def dtype_of(model: nn.Module) -> torch.dtype:
 def make_binder(
     settings: JobSettings, model: nn.Module, source: Source, *, whole_batch: bool
 ) -> Binder:
-    """The binding of a source's columns to the model."""
+    """Make the binding of a source's columns to the model."""
     check_field_names(model, settings.binding)
     dtype, shape = dtype_of(model), shape_of(source)
     trained = settings.train
     if isinstance(trained, ArrayData) and not shape.positional:
-        # A file for a model that was trained on arrays: its columns may have their names.
+        # In a file for a model that was trained on arrays, columns may have the arrays' names.
         labels = tuple(name for name in trained.labels if name in shape.columns)
         if trained.inputs and set(trained.inputs) <= set(shape.columns):
             shape = Shape(shape.columns, trained.inputs, labels)
@@ -106,7 +106,7 @@ def make_binder(
 
 
 def wants_whole_batch(settings: JobSettings) -> bool:
-    """Whether code of the user's sees the batch, and so may use any of its columns."""
+    """Return whether user code receives the batch, and so may use any of its columns."""
     losses = settings.loss.values() if isinstance(settings.loss, dict) else [settings.loss]
     own_loss = any(isinstance(loss, CodeRef) for loss in losses)
     return settings.step is not None or own_loss
@@ -115,7 +115,7 @@ def wants_whole_batch(settings: JobSettings) -> bool:
 def image_transform(
     settings: Images | None, source: Source, *, train: bool, seed: int
 ) -> Transform | None:
-    """What to do with batches of images; integer images always become numbers from 0 to 1."""
+    """Return the transform of image batches; integer images always become numbers from 0 to 1."""
     has_images = isinstance(source, IndexedSource) and source.positional == ("image",)
     if settings is None and not has_images:
         return None
@@ -128,7 +128,7 @@ def image_transform(
 
 
 def open_data(data: DataRef, load_code: LoadCode, binding: Binding | None = None) -> Source:
-    """The source that a setting names. A function may also give arrays, which are then mapped."""
+    """Open the source that a setting names. A function may also return arrays or frames."""
     if isinstance(data, DatasetData):
         given = _called(data.code, load_code)
         refuse_data_loader(given, data.code.name)
@@ -143,23 +143,23 @@ def open_data(data: DataRef, load_code: LoadCode, binding: Binding | None = None
 
 
 def attach_features(source: Source, run: RunDirectory, settings: JobSettings, data: Any) -> Source:
-    """Return a source of `data` with what makes features of its columns, if the job has any."""
+    """Return a source of `data` with the job's features attached, if the job has any."""
     if settings.features is None:
         return source
-    from flambeau.runs.open_features import with_features  # loads Numba, which few need
+    from flambeau.runs.open_features import with_features  # loads Numba, which is rarely needed
 
     return with_features(source, run, settings, data)
 
 
 def as_raw_files(data: FileData, run: RunDirectory) -> FileData:
     """Return files as the pipeline of a run reads them."""
-    from flambeau.runs import open_features  # loads Numba, which few need
+    from flambeau.runs import open_features  # loads Numba, which is rarely needed
 
     return open_features.as_raw_files(data, run)
 
 
 def fitted_schema(run: RunDirectory) -> pa.Schema:
-    """Return the raw columns that the features of a run were fitted on, with their types."""
+    """Return the raw columns, with types, on which the features of a run were fitted."""
     from flambeau.runs.open_features import load_pipeline
 
     schema = load_pipeline(run.code / FEATURES).schema_
@@ -168,7 +168,7 @@ def fitted_schema(run: RunDirectory) -> pa.Schema:
 
 
 def raw_kinds(run: RunDirectory, source: Source | None, binder: Binder) -> dict[str, str]:
-    """Return what the raw columns hold of which a run makes what its binder takes."""
+    """Return the kinds of the raw columns from which a run makes those that its binder takes."""
     from flambeau.runs.open_features import raw_schema
 
     schema = raw_schema(run, source, binder)
@@ -176,7 +176,7 @@ def raw_kinds(run: RunDirectory, source: Source | None, binder: Binder) -> dict[
 
 
 def validation_data(settings: JobSettings) -> DataRef:
-    """Return where validation data is; files of unknown format are read as those of `train`."""
+    """Return the validation data; files of unknown format are read like those of `train`."""
     valid, train = settings.valid, settings.train
     assert valid is not None
     if not isinstance(valid, FileData) or not isinstance(train, FileData):
@@ -189,13 +189,13 @@ def validation_data(settings: JobSettings) -> DataRef:
 
 
 def open_spooled(data: SpooledData, site: Site) -> EngineFrameSource:
-    """The part of a data frame that this worker's agent has written to a file."""
+    """Open the part of a data frame that this worker's agent has written to a file."""
     descriptor = site.spooled.get(data.name)
     return EngineFrameSource(descriptor, site.spools[data.name], site.home, data.columns)
 
 
 def _called(ref: CodeRef, load_code: LoadCode) -> Any:
-    """What a reference gives: a function of a shard, and what is data already, as they are."""
+    """Return what a reference gives: a function of a shard unchanged, or data."""
     if not ref.call:
         return load_code(ref)
     found = load_code(ref.model_copy(update={"call": False}))
@@ -207,20 +207,20 @@ def _called(ref: CodeRef, load_code: LoadCode) -> Any:
 
 
 def array_source(given: Any, binding: Binding | None = None) -> ArraySource:
-    """Arrays of this process as a source; the binding says which may hold NaN."""
+    """Return arrays of this process as a source; the binding determines which may have NaN."""
     columns, inputs, labels = array_columns(given)
     missing = (binding or Binding()).nullable(columns, labels)
     refs, descriptors = share_arrays(columns, Path(tempfile.gettempdir()), missing)
     source = ArraySource(ArrayData(columns=refs, inputs=inputs, labels=labels))
     for descriptor in descriptors:
-        os.close(descriptor)  # the mapping stays
+        os.close(descriptor)  # the mapping remains
     return source
 
 
 def training_transform(
     settings: JobSettings, source: Source, binder: Binder, seed: int
 ) -> Transform | None:
-    """What to do with batches to train on: images, and rows to leave out."""
+    """Return the transform of training batches: images, and rows to leave out."""
     transform = image_transform(settings.images, source, train=True, seed=seed)
     keep, labels = settings.loading.keep_negatives, binder.label_columns()
     if keep == 1.0:
@@ -233,22 +233,22 @@ def training_transform(
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Which worker of how many a loader is for."""
+    """The worker for which a loader is, and the number of workers."""
 
     worker: int = 0
     workers: int = 1
 
 
 def skipped_rows(source: Source) -> int:
-    """How many bad rows of a source's files are left out."""
+    """Return the number of bad rows of a source's files that are left out."""
     if not isinstance(source, StreamedSource):
         return 0
-    source.shards()  # which finds them
+    source.shards()  # counts them
     return source.skipped_rows
 
 
 def skipped_text(rows: int) -> str:
-    """What the user is told of rows that are left out."""
+    """Return the message for the user about rows that are left out."""
     return (
         f"{number_of(rows, 'bad row')} of the data {'was' if rows == 1 else 'were'} left out, as "
         "on_bad_row='skip' asks for"
@@ -263,7 +263,7 @@ def make_loader(
     *,
     train: bool,
 ) -> Loader:
-    """The loader of one worker: planned and shuffled for training, in order for evaluation."""
+    """Make the loader of one worker: shuffled for training, in order for evaluation."""
     loading = settings.loading
     size = settings.batch_size if train else settings.evaluation_rows
     shuffle, drop_last = train and loading.shuffle, train and loading.drop_last

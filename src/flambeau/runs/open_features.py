@@ -1,4 +1,4 @@
-"""The features of a run: the fitted pipeline that it holds, for data that has raw columns."""
+"""Features of a run: its fitted pipeline, attached to data with raw columns."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -21,9 +21,9 @@ from flambeau.runs.open_data import FEATURES
 
 
 def with_features(source: Source, run: RunDirectory, settings: JobSettings, data: Any) -> Source:
-    """Return a source whose columns are what the run's pipeline takes, with that pipeline.
+    """Return a source of the raw columns of the run's pipeline, with that pipeline attached.
 
-    Data that the same pipeline has prepared has its features already.
+    Data that the same pipeline has prepared already has the features.
     """
     if settings.features is None or prepared_by(data) == settings.features:
         return source
@@ -41,7 +41,7 @@ def with_features(source: Source, run: RunDirectory, settings: JobSettings, data
 
 
 def _require_raw(schema: pa.Schema, pipeline: Pipeline) -> None:
-    """Refuse numbers where the pipeline was fitted on texts: they would become other ids."""
+    """Raise `DataError` for numbers where the pipeline was fitted on texts: ids would differ."""
     assert pipeline.schema_ is not None
     for field in pipeline.schema_:
         kind = schema.field(field.name).type if field.name in schema.names else pa.null()
@@ -54,7 +54,7 @@ def _require_raw(schema: pa.Schema, pipeline: Pipeline) -> None:
 
 
 def as_raw_files(data: FileData, run: RunDirectory) -> FileData:
-    """Return files as the run's pipeline reads them; files that were prepared stay as they are."""
+    """Return files as the run's pipeline reads them; prepared files are unchanged."""
     if prepared_by(data) is not None:
         return data
     return raw_files(data, load_pipeline(run.code / FEATURES).format)
@@ -67,9 +67,9 @@ def load_pipeline(folder: Path) -> Pipeline:
 
 
 def raw_schema(run: RunDirectory, source: Source | None, binder: Binder) -> pa.Schema:
-    """Return the raw columns, with their types, of which a run makes what its binder takes.
+    """Return the raw columns, with types, from which a run makes those that its binder takes.
 
-    `source` is what the binder is for: raw data, or data that was prepared before.
+    `source` is the binder's source: raw data, or data that was prepared before.
     """
     pipeline = load_pipeline(run.code / FEATURES)
     assert pipeline.schema_ is not None

@@ -1,4 +1,4 @@
-"""Open what a job's settings name: the user's code, the model, the loss."""
+"""Opening of a job's user code, model and loss from its settings."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,13 +20,13 @@ LoadCode = Callable[[CodeRef], Any]
 
 
 def code_loader(run: RunDirectory) -> LoadCode:
-    """Loads the user's code of a run, also from the folder where the run was started."""
+    """Return a loader of a run's user code, which also searches the folder of the run's start."""
     import_folders.use(run.code)
     return partial(user_code.load, directory=run.code)
 
 
 def build_model(ref: CodeRef, load_code: LoadCode) -> nn.Module:
-    """The module: an instance as it is; a class or function is called with its arguments."""
+    """Build the module: an instance is used itself; a class or function is called."""
     found = load_code(ref)
     if not isinstance(found, nn.Module) and callable(found):
         found = load_code(ref.model_copy(update={"call": True}))
@@ -39,7 +39,7 @@ def build_model(ref: CodeRef, load_code: LoadCode) -> nn.Module:
 
 
 def build_job_model(settings: JobSettings, load_code: LoadCode) -> nn.Module:
-    """The job's module; in use it gives probabilities of all rows, whatever was left out."""
+    """Build the job's module; in evaluation mode its outputs are calibrated for all rows."""
     model = build_model(settings.model, load_code)
     keep = settings.loading.keep_negatives
     if keep < 1.0:
@@ -49,7 +49,7 @@ def build_job_model(settings: JobSettings, load_code: LoadCode) -> nn.Module:
 
 
 def open_loss(settings: JobSettings, load_code: LoadCode) -> Loss | None:
-    """Return the loss, with the user's own functions loaded; None if the user's own step has it."""
+    """Return the loss, with the user's own functions; None if the user's step computes it."""
     loss = settings.loss
     if settings.step is not None and loss is None:
         return None

@@ -24,11 +24,11 @@ READ_AHEAD = 4
 
 @dataclass(frozen=True)
 class PredictionOptions:
-    """How to predict; None is what suits.
+    """Options for predictions; None selects a suitable default.
 
-    - `workers`: processes that fill a folder, by default one for each core and part;
-    - `batch_size`: rows, by default as in evaluation;
-    - `part_rows`: rows of a file in a folder, about.
+    - `workers`: number of processes that fill a folder, by default one for each core and part;
+    - `batch_size`: number of rows, by default as in evaluation;
+    - `part_rows`: approximate number of rows of a file in a folder.
     """
 
     workers: int | None = None
@@ -42,13 +42,13 @@ class PredictionOptions:
                 raise ConfigError(f"{name}={value}: give at least 1")
 
     def parts(self, source: Source) -> list[Part]:
-        """The parts of a source."""
+        """Return the parts of a source."""
         return cut_parts(source, self.part_rows or PART_ROWS)
 
 
 @final
 class Prediction:
-    """A run's model, its data and how they meet, in this process."""
+    """A run's model with its data and their binding, in this process."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Prediction:
         self._scorer = Scorer(model, loss_names(settings), self.copied, transform)
 
     def batches(self, part: Part) -> Iterator[pa.RecordBatch]:
-        """The predictions of a part, while the next rows are read."""
+        """Yield the predictions of a part; a thread reads the next rows meanwhile."""
         ahead = ReadAhead(batches_of(self.source, part, self.binder, self.size), READ_AHEAD)
         try:
             for batch in ahead:
@@ -81,18 +81,18 @@ class Prediction:
 def counted(
     batches: Iterator[pa.RecordBatch], count: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, calling `count` with the rows of each."""
+    """Yield the batches, calling `count` with the number of rows of each."""
     for batch in batches:
         count(batch.num_rows)
         yield batch
 
 
 def _binder(settings: JobSettings, model: Any, source: Source) -> Binder:
-    """The binding without what only training needs; with the label, if the data has it."""
+    """Make the binding without training-only settings; with the label, if the data has it."""
     given = settings.binding
     has = open_data.shape_of(source).columns
     label = given.label if set(given.labels) <= set(has) else None
-    # Labels are copied as they are in the data, where a row without one may have any number.
+    # Labels are copied as they are in the data, where a missing label may have any value.
     unused: dict[str, Any] = {"label_map": {}, "weight": None, "group": None}
     kept = given.model_copy(update={"label": label, **unused})
     bound = settings.model_copy(update={"binding": kept})
@@ -100,5 +100,5 @@ def _binder(settings: JobSettings, model: Any, source: Source) -> Binder:
 
 
 def copied_columns(settings: JobSettings, binder: Binder) -> tuple[str, ...]:
-    """Keys and labels, each once."""
+    """Return the keys and labels, each once."""
     return tuple(dict.fromkeys([*settings.binding.keys, *binder.label_columns()]))

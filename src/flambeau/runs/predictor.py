@@ -1,4 +1,4 @@
-"""Predictions for whoever asks, from an export or a run, without a server."""
+"""Predictions in any process, from an export or a run, without a server."""
 
 import threading
 from pathlib import Path
@@ -21,7 +21,7 @@ class _Served(Protocol):
 
 @final
 class Predictor:
-    """A trained model that answers. Any number of threads may use one.
+    """A trained model for predictions. Threads may use it at the same time.
 
     predictor = fb.Predictor.load("exports/clicks")
     predictor.predict({"user": [17], "item": [4]})["probability"]
@@ -33,34 +33,34 @@ class Predictor:
 
     @classmethod
     def load(cls, place: str | Path, *, trust: bool = False) -> "Predictor":
-        """The predictor of an export, of the newest in a folder of exports, or of a run.
+        """Load an export, the newest one in a folder of exports, or a run.
 
-        A run may say which checkpoint, `runs/clicks@best`; it needs the model's code, an export
-        does not. An export is data, and runs no code of whoever made it; with `trust` one is loaded
-        that may, such as a graph of format `torch` or `torchscript`.
+        A run may name a checkpoint: `runs/clicks@best`. It needs the model's code; an export does
+        not. An export is data and does not run its author's code. With `trust`, exports that may
+        run code are loaded, too, such as a graph of format `torch` or `torchscript`.
         """
         path = Path(place)
         return cls(path, _open(path, None, trust), trust=trust)
 
     @property
     def id(self) -> str:
-        """Which export (or checkpoint) answers now."""
+        """Id of the export, or name of the checkpoint, that predicts now."""
         return self._served.id
 
     def predict(self, data: Any) -> pa.Table:
-        """An Arrow table with a row for each row of `data`, in order.
+        """Return an Arrow table with a row for each row of `data`, in order.
 
         `data` is a dict of columns, a data frame (pandas, Polars, Arrow) or a list of dicts, with
-        the columns that the model was trained with; columns of `keys` that are there stand beside
-        the predictions. An id that no table knows reads as the table's default row.
+        the columns that the model was trained with. Columns of `keys` that it has precede the
+        predictions. An id without a row in a table reads as the table's default row.
         """
         return self._served.predict(data)
 
     def refresh(self) -> bool:
-        """Look for something newer at the same place, and use it from now on; whether there was.
+        """Switch to a newer model at the same place, if there is one; return whether there was.
 
-        That is another export there, a delta beside it that adds to it, or a newer checkpoint of
-        the run. Meanwhile, and if it cannot be read, the old one goes on answering.
+        That is a newer export there, a delta to it beside it, or a newer checkpoint of the run.
+        Until it is loaded, and if it cannot be read, the old one continues to predict.
         """
         with self._lock:
             newer = _open(self._place, self._served.id, self._trust)
@@ -71,7 +71,7 @@ class Predictor:
 
 
 def _open(place: Path, loaded: str | None, trust: bool) -> Any:
-    """What answers from this place; None if that is `loaded`."""
+    """Open the predictor of this place; return None if it is the one `loaded`."""
     from flambeau.inference.loaded_export import LoadedExport
 
     if place.is_file():

@@ -1,4 +1,4 @@
-"""Exports of a run: from its settings and a checkpoint to what an export is made of."""
+"""Exports of a run: from its settings and a checkpoint to the content of an export."""
 
 import hashlib
 import os
@@ -56,9 +56,9 @@ def export_run(
     since: str | None = None,
     data: Any = None,
 ) -> ExportDescription:
-    """Export a checkpoint to the folder `out`; what it says of itself.
+    """Export a checkpoint to the folder `out`; return the export's description.
 
-    `since` is another export, or a run: only what changed is written. `data` has an example of the
+    `since` is another export, or a run: only changes since then are written. `data` has example
     rows, by default the run's training data.
     """
     if out.exists():
@@ -70,7 +70,7 @@ def export_run(
 
 
 def open_run_tables(base: Path, since: Since) -> dict[str, MappedTable]:
-    """The tables of the checkpoint that a delta adds to, if it is still the same."""
+    """Open the tables of the checkpoint that a delta is based on, if it is still the same."""
     assert since.checkpoint is not None
     checkpoint = resolve(RunDirectory(base), since.checkpoint)
     if _identity(checkpoint) != since.id:
@@ -103,7 +103,7 @@ def _identity(checkpoint: Path) -> str:
 
 
 def describe_run(run: RunDirectory, settings: JobSettings, model: nn.Module) -> Bound:
-    """How columns meet a run's model, with what is known of them if its data is still there."""
+    """Return the binding of a run's model, with details from its data if that still exists."""
     unbound = _unbound(settings)
     try:
         example = _Example.of(run, unbound, None)
@@ -146,7 +146,7 @@ def _trained(run: RunDirectory, settings: JobSettings, checkpoint: Path, data: A
 
 
 def _unbound(settings: JobSettings) -> JobSettings:
-    """The settings without labels and weights, which only training needs."""
+    """Return the settings without labels and weights, which only training needs."""
     bare = settings.binding.model_copy(update={"label": None, "weight": None, "group": None})
     return settings.model_copy(update={"binding": bare})
 
@@ -175,7 +175,7 @@ def _dtype(model: nn.Module) -> str:
 
 
 class _Example:
-    """A few rows as the model was trained with: of a source, or blank if it was in memory."""
+    """A few rows like those of the training: from a source, or blank if they were in memory."""
 
     def __init__(
         self, source: Source | None, arrays: ArrayData | None, settings: JobSettings
@@ -192,7 +192,7 @@ class _Example:
 
     @classmethod
     def of(cls, run: RunDirectory, settings: JobSettings, data: Any) -> "_Example":
-        """From `data`, or else from what the run was trained with."""
+        """Make an example from `data`, or else from the run's training data."""
         if data is not None:
             return cls(open_given(run, settings, data), None, settings)
         train = settings.train
@@ -216,7 +216,7 @@ class _Example:
         return cls(open_data.attach_features(source, run, settings, train), None, settings)
 
     def binder(self, settings: JobSettings, model: Any) -> Binder:
-        """How the columns meet the model."""
+        """Return the binder of the columns to the model."""
         if self._source is not None:
             binder = open_data.make_binder(settings, model, self._source, whole_batch=False)
         else:
@@ -225,7 +225,7 @@ class _Example:
         return suited(runner(model, binder), binder, self._some_rows)
 
     def batch(self, binder: Binder) -> Batch:
-        """The rows, assembled."""
+        """Return the rows, assembled."""
         if self._source is None:
             return binder.assemble(self._zeros())
         found = next(iter(in_order(self._source, binder, EXAMPLE_ROWS[0])), None)
@@ -234,16 +234,16 @@ class _Example:
         return found if self.transform is None else self.transform(found)
 
     def _some_rows(self, binder: Binder) -> Batch | None:
-        """Rows that have the types of the data; those of files are blank, which need no reading."""
+        """Return rows with the types of the data; for files and frames, blank ones."""
         if isinstance(self._source, StreamedSource | FrameSource):
             fields = [self._source.schema.field(name) for name in binder.columns]
             return binder.read(blank_rows(pa.schema(fields), rows=2))
         return None if isinstance(self._source, IterableSource) else self.batch(binder)
 
     def kinds(self, run: RunDirectory, settings: JobSettings, binder: Binder) -> dict[str, str]:
-        """What the columns hold, as the model takes it: floats, integers or texts.
+        """Return the kinds of columns as the model takes them: floats, integers or texts.
 
-        With features, those are the raw columns, also if the training had prepared ones.
+        With features, these are the raw columns, even if the training had prepared ones.
         """
         if settings.features is not None:
             return open_data.raw_kinds(run, self._source, binder)

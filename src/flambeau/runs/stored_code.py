@@ -1,4 +1,4 @@
-"""Code that a run directory holds or names, before a command or a predictor runs it."""
+"""Checks of code in a run directory, before a command or a predictor runs it."""
 
 import grp
 import logging
@@ -17,13 +17,13 @@ _OWN = "flambeau."
 
 
 def allow_code(run: RunDirectory, settings: JobSettings, *, trust: bool = False) -> None:
-    """Say that a run's code by value will run; `UntrustedError` if other users can replace it."""
+    """Report that a run's code will run; `UntrustedError` if other users can replace it."""
     refs = [ref for ref in _refs(settings) if ref.value or not (ref.path or "").startswith(_OWN)]
     if refs and not trust:
         _require_private(run)
     values = sorted({unquote(Path(ref.value).stem) for ref in refs if ref.value})
     if values:
-        # Shown on stderr, unless the program has set its logging up otherwise.
+        # Shown on stderr, unless the program has configured its logging differently.
         logging.getLogger("flambeau").warning(
             f"{run.path} holds code by value, which runs now with your rights: {', '.join(values)}"
         )
@@ -56,7 +56,7 @@ def _require_private(run: RunDirectory) -> None:
 
 def _others_write(place: Path) -> bool:
     found = place.stat()
-    # In a sticky folder, such as /tmp, everybody may add files, but replace only their own.
+    # In a sticky folder, such as /tmp, users may add files but replace only their own.
     sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
     if found.st_mode & stat.S_IWOTH and not sticky:
         return True
@@ -64,7 +64,7 @@ def _others_write(place: Path) -> bool:
 
 
 def _is_own_group(user: int, group: int) -> bool:
-    """Whether a group is the private one of its user, as many systems make for each."""
+    """Return whether a group is its user's private one, which many systems create."""
     try:
         known = grp.getgrgid(group)
         name = pwd.getpwuid(user).pw_name

@@ -1,4 +1,4 @@
-"""A run's model after training, and the data that it is given."""
+"""A run's model after training, and data for it."""
 
 import warnings
 from collections.abc import Mapping
@@ -37,14 +37,14 @@ from flambeau.runs import open_data, open_model
 
 
 def read_settings(run: RunDirectory) -> JobSettings:
-    """The settings of a run, from its job.yaml."""
+    """Read the settings of a run from its job.yaml."""
     if not run.job_file.is_file():
         raise RunDirectoryError(f"{run.path} is not a run directory: it has no job.yaml")
     return JobSettings.parse(yaml.safe_load(run.job_file.read_text()), str(run.job_file))
 
 
 def load_model(run: RunDirectory, settings: JobSettings, which: str) -> nn.Module:
-    """The run's module with the weights of a checkpoint, ready for use on the CPU."""
+    """Return the run's module with the weights of a checkpoint, in evaluation mode on the CPU."""
     model = open_model.build_job_model(settings, open_model.code_loader(run))
     with lease(resolve(run, which)) as path:
         load_all_weights(model, read_checkpoint(path).model)
@@ -53,7 +53,7 @@ def load_model(run: RunDirectory, settings: JobSettings, which: str) -> nn.Modul
 
 
 def attach_tables(model: nn.Module, checkpoint: Path) -> None:
-    """Let a model look up in the tables of a checkpoint, if it has tables."""
+    """Make a model look up rows in the tables of a checkpoint, if it has tables."""
     if has_tables(model):
         from flambeau.embeddings.saved import attach_saved_tables
 
@@ -61,7 +61,7 @@ def attach_tables(model: nn.Module, checkpoint: Path) -> None:
 
 
 def loss_names(settings: JobSettings) -> str | dict[str, str | None] | None:
-    """The names of the losses, which say what outputs mean; None for the user's own."""
+    """Return the names of the losses, which define the meaning of outputs; None: user's own."""
     loss = settings.loss
     if isinstance(loss, dict):
         return {task: item if isinstance(item, str) else None for task, item in loss.items()}
@@ -69,7 +69,7 @@ def loss_names(settings: JobSettings) -> str | dict[str, str | None] | None:
 
 
 def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
-    """The source for data given in any form that `fit` takes; None is the validation data."""
+    """Open data in any form that `fit` accepts; None is the validation data."""
     if data is None:
         return _open_validation(run, settings)
     if is_spark_frame(data) and settings.features is not None:
@@ -114,10 +114,10 @@ def open_given(run: RunDirectory, settings: JobSettings, data: Any) -> Source:
 
 
 def require_kinds(source: Source, settings: JobSettings) -> None:
-    """Refuse texts where the model was trained with numbers, and the other way round.
+    """Raise `DataError` for texts where the model was trained with numbers, and vice versa.
 
-    They would become other ids. Nothing is said if the training's files are gone. A pipeline of
-    features checks what it is given itself.
+    They would become different ids. There is no check if the training's files are gone. A pipeline
+    of features checks its own input.
     """
     if settings.features is not None:
         return
@@ -140,7 +140,7 @@ def _schema(source: Source) -> pa.Schema | None:
 
 
 def _trained_schema(trained: DataRef) -> pa.Schema | None:
-    """The columns of the training and their types, if they are known without code."""
+    """Return the training's columns with types, if these are known without running code."""
     if isinstance(trained, FrameData):
         return schema_of_frame(trained)
     if not isinstance(trained, FileData):
@@ -152,7 +152,7 @@ def _trained_schema(trained: DataRef) -> pa.Schema | None:
 
 
 def _names(inputs: Any) -> list[str]:
-    """All columns in a setting of inputs."""
+    """Return all columns in a setting of inputs."""
     if isinstance(inputs, str):
         return [inputs]
     parts = inputs.values() if isinstance(inputs, dict) else inputs or ()
@@ -164,10 +164,10 @@ def _no_code(ref: CodeRef) -> Any:
 
 
 def _as_trained(data: FileData, trained: Any) -> FileData:
-    """Files are read as those of the training were, but for what is said of them.
+    """Return files with the training's format and options, except for those given.
 
-    A text is in the training's format whatever its name is. Files of other formats are like those
-    of the training if their names or formats are.
+    A text file has the training's format whatever its name. Files of other formats get the
+    training's options if they have the same suffixes or format.
     """
     if not isinstance(trained, FileData):
         return data
@@ -177,7 +177,7 @@ def _as_trained(data: FileData, trained: Any) -> FileData:
     elif then in TEXT_FORMATS and not is_self_describing(data.path):
         alike = True
         if {then, find_format(data.path)} == {"csv", "tsv"}:
-            then = find_format(data.path)  # one format, whose names tell the delimiter
+            then = find_format(data.path)  # one format: the name determines the delimiter
     else:
         alike = _suffixes(data) == _suffixes(trained)
         then = trained.format
@@ -188,7 +188,7 @@ def _as_trained(data: FileData, trained: Any) -> FileData:
 
 
 def _format_of(trained: FileData) -> str | None:
-    """The format of the training's files; None if they are gone and their names do not tell it."""
+    """Return the format of the training's files; None if it is unknown without the files."""
     try:
         return trained.format or find_format(trained.path)
     except DataError:
@@ -201,7 +201,7 @@ def _suffixes(data: FileData) -> list[str]:
 
 
 def _told(source: Source) -> Source:
-    """The source, after a warning if bad rows of its files are left out."""
+    """Return the source, after a warning if bad rows of its files are left out."""
     skipped = open_data.skipped_rows(source)
     if skipped:
         warnings.warn(open_data.skipped_text(skipped), stacklevel=2)
@@ -218,7 +218,7 @@ def _open_validation(run: RunDirectory, settings: JobSettings) -> Source:
 
 
 def require_reopenable(settings: JobSettings) -> None:
-    """Refuse validation data that lived in the memory of the process that started the job."""
+    """Raise `DataError` for validation data that was in the memory of the job's process."""
     valid = settings.valid
     arrays = isinstance(valid, ArrayData) and any(not ref.lasts for ref in valid.columns.values())
     if arrays or isinstance(valid, FrameData):
