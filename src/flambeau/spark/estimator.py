@@ -1,4 +1,4 @@
-"""`TorchEstimator`: trains a network on a DataFrame, as a stage of a Spark ML pipeline."""
+"""`TorchEstimator`, a stage of a Spark ML pipeline that trains a network on a DataFrame."""
 
 import json
 import uuid
@@ -39,12 +39,12 @@ OBJECTS = "objects.json"
 class TorchEstimator(
     TrainingParams, Estimator[TorchModel], MLReadable["TorchEstimator"], MLWritable
 ):
-    """Trains any PyTorch network on the executors of a Spark session.
+    """Estimator that trains any PyTorch network on the executors of a Spark session.
 
     TorchEstimator(model=Net, modelParams={"hidden": 64}, loss="cross_entropy", epochs=5,
                    numWorkers=4).fit(frame)
 
-    `explainParams()` says what each param is.
+    `explainParams()` describes all params.
     """
 
     def _fit(self, dataset: DataFrame) -> TorchModel:
@@ -67,12 +67,12 @@ class TorchEstimator(
         return model
 
     def write(self) -> StageWriter:
-        """What saves the estimator, fitted or not."""
+        """Return the writer of the estimator, fitted or not."""
         return StageWriter(self)
 
     @classmethod
     def read(cls) -> StageReader:
-        """What loads an estimator."""
+        """Return the reader of estimators."""
         return StageReader(cls)
 
     def _network(self) -> Network:
@@ -88,7 +88,7 @@ class TorchEstimator(
         return parent / f"{self.uid}-{uuid.uuid4().hex[:8]}"
 
     def _files(self, objects: Mapping[str, Any]) -> Path | None:
-        """A folder with those params that JSON cannot hold: networks, functions, losses."""
+        """Write params that JSON cannot hold (networks, functions, losses) to a folder, if any."""
         if not objects:
             return None
         folder, packer = new_folder("objects"), Packer()
@@ -98,7 +98,7 @@ class TorchEstimator(
         return folder
 
     def _leave(self, path: str) -> None:
-        """Nothing of an estimator stays where it was loaded from."""
+        """Do nothing: an estimator keeps no files where it was loaded from."""
 
     def _load(self, path: str, session: Any) -> None:
         folder = get_folder(f"{path}/files", session, OBJECTS)

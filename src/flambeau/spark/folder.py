@@ -1,11 +1,11 @@
-"""A trained model as a folder of files: what it is, its code, its weights and its tables.
+"""Folder of a trained model: its description, its code, its weights and its tables.
 
-    model.json                       what the model is and how it is called
-    code/                            the network: an import path, or the code by value
-    checkpoints/step-N/              dense.safetensors, tables, manifest.json
-    summary.json                     how training went, if it was trained here
+  model.json                       the model's code, its parameters and its outputs
+  code/                            the network: an import path, or the code by value
+  checkpoints/step-N/              dense.safetensors, tables, manifest.json
+  summary.json                     results of the training, if it was trained here
 
-Its checkpoint is one like those of a run, so that `init_from=` can begin with it.
+Its checkpoint has the form of those of a run, so that `init_from=` can start from it.
 """
 
 import hashlib
@@ -48,15 +48,15 @@ from flambeau.version import __version__
 MODEL = "model.json"
 SUMMARY = "summary.json"
 VERSION = 1
-#: The step of weights that come from elsewhere; at step 0 nothing would have been trained.
+#: Step of weights that were trained elsewhere; at step 0 nothing would have been trained.
 _TRAINED = 1
 
 
 class Described(Settings):
-    """What `model.json` says. `columns` and `outputs` are known once rows were seen.
+    """Content of `model.json`. `columns` and `outputs` are known after some rows have been scored.
 
-    `binding` has the salts, crosses and fillings that the model was trained with; `calibration` the
-    loss and the share of negatives, if that was not all.
+    `binding` has the salts, crosses and fill values that the model was trained with. `calibration`
+    has the loss and the share of negatives, if not all of them were trained on.
     """
 
     version: int = VERSION
@@ -124,7 +124,7 @@ def _as_trained(settings: JobSettings) -> dict[str, Any]:
 
 
 def read_described(folder: Path) -> Described:
-    """What the folder says of itself."""
+    """Read the description in a folder; raise `DataError` if it is missing or unreadable."""
     path = folder / MODEL
     try:
         values = json.loads(path.read_bytes())
@@ -140,7 +140,7 @@ def read_described(folder: Path) -> Described:
 
 
 def load_module(folder: Path) -> nn.Module:
-    """The network with its weights, its tables mapped where they are; for use, on the CPU."""
+    """Return the network with its weights and mapped tables, in evaluation mode on the CPU."""
     described = read_described(folder)
     import_folders.use(folder / "code")
     found = user_code.load(described.model, folder / "code")
@@ -154,7 +154,7 @@ def load_module(folder: Path) -> nn.Module:
 
 
 def tell_of_code_by_value(folder: Path, path: str) -> None:
-    """Warn whoever loads a model that its code is inside."""
+    """Warn the user who loads a model that it contains its own code."""
     if read_described(folder).by_value:
         warnings.warn(
             f"{path}: the model's code is in the saved model itself, since it came from a notebook "
@@ -164,7 +164,7 @@ def tell_of_code_by_value(folder: Path, path: str) -> None:
 
 
 def digest(folder: Path) -> str:
-    """Tells one folder's content from another's; the manifest has the checksums of its files."""
+    """Return a digest of a folder's content; the manifest has the checksums of its files."""
     checkpoint = resolve(RunDirectory(folder), "latest")
     told = hashlib.sha256()
     for path in [folder / MODEL, checkpoint / MANIFEST, *sorted((folder / "code").iterdir())]:
@@ -173,7 +173,7 @@ def digest(folder: Path) -> str:
 
 
 def files_of(folder: Path) -> dict[str, Path]:
-    """All files of a folder, by their path in it."""
+    """Return all files of a folder, by their relative paths."""
     return {
         path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
     }
@@ -191,7 +191,7 @@ def _write_checkpoint(
 
 
 def _copy_checkpoint(source: Path, folder: Path) -> None:
-    """Weights of a run's checkpoint; with tables, also what a training needs to go on with them."""
+    """Copy a run's weights; with tables, also the tables and the state to resume from them."""
     manifest, state = Manifest.read(source), read_checkpoint(source)
     target = make_room(RunDirectory(folder), manifest.step)
 
@@ -215,7 +215,7 @@ def _copy_checkpoint(source: Path, folder: Path) -> None:
 
 
 def _take(source: Path, path: str, target: Path, files: dict[str, FileEntry]) -> str:
-    """Bring a file of the checkpoint, or of one that it adds to, into `target`; its name there."""
+    """Link or copy a file of the checkpoint, or of one it is based on; return its new name."""
     original = source / path
     name = path.removeprefix("../").replace("/", "-")
     try:

@@ -1,4 +1,4 @@
-"""Which columns of a DataFrame meet which parameter of forward()."""
+"""Assignment of a DataFrame's columns to the parameters of forward()."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from flambeau.spark.params import ModelParams
 @final
 @dataclass(frozen=True)
 class Inputs:
-    """`binding` is what `flambeau.fit` calls inputs=; `columns` are all that it reads."""
+    """Inputs of a model: `binding` is `inputs=` of `flambeau.fit`, `columns` all that it reads."""
 
     binding: Any
     columns: tuple[str, ...]
 
     def expressions(self, schema: StructType) -> list[Column]:
-        """The columns in types that Arrow has."""
+        """Return the columns, converted to types that Arrow has."""
         return [for_arrow(name, _type_of(schema, name)) for name in self.columns]
 
 
@@ -32,9 +32,9 @@ def find_inputs(
     forward: Sequence[Parameter],
     crosses: Mapping[str, Sequence[str]],
 ) -> Inputs:
-    """How the columns of this schema meet a model with these parameters, by the params.
+    """Return the inputs of a model with these parameters from a schema, as the params define.
 
-    `crosses` are columns that are made of others.
+    `crosses` are columns that are made from others.
     """
     binding = _binding(params, schema, forward, crosses)
     if binding is None:
@@ -66,20 +66,20 @@ def _binding(
     given = params.getOrDefault(params.inputCols)
     features = params.getOrDefault(params.featuresCol)
     if given is None and features not in schema.names and not params.isSet(params.featuresCol):
-        return None  # columns go to the parameters that have their names
+        return None  # columns go to the parameters with the same names
     given = _several(features if given is None else given)
     if isinstance(given, dict) or len(given) > 1:
         return given
     if given[0] in crosses:
         return {_first(forward).name: given[0]}
     kind, first = _type_of(schema, given[0]), _first(forward)
-    # A number alone is a row of one; vectors, arrays and ids are as they are.
+    # A single number becomes a row of one; vectors, arrays and ids are unchanged.
     stacks = isinstance(kind, FractionalType) or first.kind.startswith("VAR_")
     return given if stacks else {first.name: given[0]}
 
 
 def _first(forward: Sequence[Parameter]) -> Parameter:
-    """The parameter for the features."""
+    """Return the parameter for the features."""
     for parameter in forward:
         if not parameter.batch:
             return parameter

@@ -1,4 +1,4 @@
-"""`TorchModel`: a trained network as a stage of a Spark ML pipeline."""
+"""`TorchModel`, a stage of a Spark ML pipeline that applies a trained network."""
 
 import json
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ from flambeau.spark.shipping import ship
 
 @dataclass(frozen=True)
 class Summary:
-    """How training went: `history` has an entry for each evaluation, `metrics` are the last."""
+    """Results of a training: `history` has an entry per evaluation, `metrics` has the last one."""
 
     history: list[dict[str, Any]] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
@@ -54,8 +54,8 @@ class Summary:
 class TorchModel(TrainingParams, Model, MLReadable["TorchModel"], MLWritable):
     """A trained network. `transform` adds its predictions to a DataFrame.
 
-    It comes from `TorchEstimator.fit`, from `TorchModel.load`, or from `TorchModel.of`. It has the
-    params of the estimator that trained it; a loaded one has those that are texts and numbers.
+    It is returned by `TorchEstimator.fit`, `TorchModel.load` and `TorchModel.of`. It has the params
+    of the estimator that trained it; a loaded one has those that are texts and numbers.
     """
 
     def __init__(self, **params: Any) -> None:
@@ -67,10 +67,10 @@ class TorchModel(TrainingParams, Model, MLReadable["TorchModel"], MLWritable):
 
     @classmethod
     def of(cls, model: Any, **params: Any) -> Self:
-        """A pretrained network as a stage: an nn.Module, or a run of Flambeau (`"runs/a@best"`).
+        """Make a stage of a pretrained nn.Module, or of a run of Flambeau (`"runs/a@best"`).
 
-        `loss=` says what its outputs mean: `"cross_entropy"` for the logits of classes, `"bce"`
-        for one logit, none for values.
+        `loss=` defines the meaning of its outputs: `"cross_entropy"` for the logits of classes,
+        `"bce"` for one logit, none for values.
         """
         stage = cls(**params)
         target, shape = new_folder("given"), stage._shape()
@@ -91,9 +91,9 @@ class TorchModel(TrainingParams, Model, MLReadable["TorchModel"], MLWritable):
         return stage._at(target, str(target))
 
     def torch(self) -> nn.Module:
-        """The network itself, with its weights, in evaluation mode; tables are read where they are.
+        """Return the network with its weights, in evaluation mode; its tables are memory-mapped.
 
-        It is one module for all who ask.
+        All calls return the same module.
         """
         if self._module is None:
             self._module = folders.load_module(self._files({}))
@@ -101,28 +101,28 @@ class TorchModel(TrainingParams, Model, MLReadable["TorchModel"], MLWritable):
 
     @property
     def hasSummary(self) -> bool:  # noqa: N802 - as Spark calls it
-        """Whether it is known how training went."""
+        """Whether there is a summary of the training."""
         return (self._files({}) / SUMMARY).is_file()
 
     @property
     def summary(self) -> Summary:
-        """How training went."""
+        """Summary of the training; raises `RuntimeError` if there is none."""
         if not self.hasSummary:
             raise RuntimeError("this model was not trained by a TorchEstimator: it has no summary")
         return Summary(**json.loads((self._files({}) / SUMMARY).read_bytes()))
 
     def write(self) -> StageWriter:
-        """What saves the model: `model.write().overwrite().save(path)`."""
+        """Return the writer of the model: `model.write().overwrite().save(path)`."""
         return StageWriter(self)
 
     @classmethod
     def read(cls) -> StageReader:
-        """What loads a model."""
+        """Return the reader of models."""
         return StageReader(cls)
 
     @property
     def modelFolder(self) -> str:  # noqa: N802 - beside Spark's names
-        """Where the model's files are on this machine."""
+        """Folder of the model's files on this machine."""
         return str(self._files({}))
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
@@ -146,7 +146,7 @@ class TorchModel(TrainingParams, Model, MLReadable["TorchModel"], MLWritable):
         return scored.select(*[F.col(f"`{name}`") for name in dataset.columns], *added)
 
     def _learn(self, rows: pa.StructArray, inputs: Inputs) -> Described:
-        """Find out from a few rows what comes out of the model, and note it."""
+        """Find the outputs of the model from a few rows, and store them in its description."""
         described = self._described()
         known = described.model_copy(update={"columns": kinds_of(rows)})
         outputs = tuple(score_rows(self.torch(), self._meeting(known, inputs), rows))
@@ -164,7 +164,7 @@ class TorchModel(TrainingParams, Model, MLReadable["TorchModel"], MLWritable):
         return Meeting(binding, described.columns, loss)
 
     def _name(self, output: Output) -> str | None:
-        """What a column is called in the result; None if it is not wanted."""
+        """Return the name of a column in the result; None if the user does not want it."""
         params = {PREDICTION: self.predictionCol, PROBABILITY: self.probabilityCol}
         name = self.getOrDefault(params.get(output.role, self.rawPredictionCol))
         return name if name is None or output.task is None else f"{output.task}_{name}"
@@ -174,7 +174,7 @@ class TorchModel(TrainingParams, Model, MLReadable["TorchModel"], MLWritable):
         return None if shape is None else tuple(shape)
 
     def _at(self, folder: Path, place: str) -> Self:
-        """The model, whose files are in `folder`, and for others at `place`."""
+        """Use the files in `folder`, which other machines find at `place`; return the model."""
         self._folder, self._place, self._module, self._known = folder, place, None, None
         return self
 
@@ -182,13 +182,13 @@ class TorchModel(TrainingParams, Model, MLReadable["TorchModel"], MLWritable):
         write_atomically(self._files({}) / SUMMARY, json.dumps(asdict(summary)).encode())
 
     def _files(self, objects: Mapping[str, Any]) -> Path:
-        """The folder with the model's files; `objects` are params that JSON cannot hold."""
+        """Return the folder with the model's files; `objects`, not in JSON, are not needed."""
         if self._folder is None:
             raise DataError("this TorchModel is empty: use TorchEstimator.fit, or TorchModel.of")
         return self._folder
 
     def _leave(self, path: str) -> None:
-        """Before a place is overwritten: keep the files, if they are just there."""
+        """Copy the files elsewhere if they are in a place that is about to be overwritten."""
         folder, target = self._files({}), Path(local_path(path)).resolve()
         if target in folder.resolve().parents:
             import shutil

@@ -1,4 +1,4 @@
-"""Models that were copied to a machine: once for all Python workers of one user."""
+"""Cache of models that were copied to a machine, for all Python workers of a user."""
 
 import fcntl
 import os
@@ -14,20 +14,20 @@ from typing import Any, final
 from flambeau.clusters.spark.cluster import setting
 from flambeau.errors import ConfigError, DataError
 
-#: Settings of a Spark session: the folder on executors, and the megabytes that models may take.
+#: Settings of a Spark session: the cache folder on executors, and its limit in megabytes.
 FOLDER_SETTING, SIZE_SETTING = "spark.flambeau.modelCache.dir", "spark.flambeau.modelCache.mb"
 DEFAULT_MB = 10 << 10
 _UNUSED_SECONDS = 86_400.0
-#: The type and the rights of a folder that is its owner's alone, and the bits that say so.
+#: Type and permission bits of a folder that only its owner may use, and their mask.
 _PRIVATE, _PRIVATE_BITS = 0o040000, 0o170077
 
 
 @final
 @dataclass(frozen=True)
 class ModelCache:
-    """A folder `flambeau-models-<user id>` in `parent` (None: the temporary folder).
+    """Cache in the folder `flambeau-models-<user id>` in `parent` (None: the temporary folder).
 
-    Before a model comes, those that were not used for a day are removed, and the least recently
+    Before a model is added, those that were not used for a day are removed, and the least recently
     used ones until it fits into `limit` bytes.
     """
 
@@ -44,7 +44,7 @@ class ModelCache:
 
     @contextmanager
     def opened(self, name: str, nbytes: int, copy: Callable[[Path], None]) -> Iterator[Path]:
-        """Yield the folder of a model, written by `copy` if there is none; meanwhile it stays."""
+        """Yield the folder of a model, written by `copy` if necessary; it is kept until the end."""
         root = self._folder()
         target = root / name
         with (root / "lock").open("w") as lock:

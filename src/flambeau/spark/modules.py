@@ -1,4 +1,4 @@
-"""The network of an estimator: built from what was given, and described for those who use it."""
+"""The network of an estimator, as the user gave it, and the module that is built from it."""
 
 import copy
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from flambeau.spark.params import is_json
 @final
 @dataclass(frozen=True)
 class Network:
-    """An nn.Module, or what builds one with `params`; its features are brought to `shape`."""
+    """An nn.Module, or a builder of one with `params`; its features are reshaped to `shape`."""
 
     model: Any
     params: dict[str, Any]
@@ -33,15 +33,15 @@ class Network:
             )
 
     def __call__(self) -> nn.Module:
-        """A module of its own."""
+        """Return a separate module."""
         return shaped(self._module(), self.shape)
 
     def for_training(self) -> Any:
-        """The module itself, or what builds it on the workers."""
+        """Return the module itself, or the builder that the workers call."""
         return self() if isinstance(self.model, nn.Module) else self
 
     def pack(self, packer: Packer) -> CodeRef:
-        """A reference to the code: by import path if there is one, else by value."""
+        """Return a reference to the code: by import path if there is one, else by value."""
         if isinstance(self.model, nn.Module):
             return packer.add(self.model, "model")
         path = self.model if isinstance(self.model, str) else user_code.importable_path(self.model)
@@ -51,7 +51,7 @@ class Network:
 
     @property
     def by_value(self) -> bool:
-        """Whether the code itself travels, since it cannot be imported elsewhere."""
+        """Whether the code itself is stored, since it cannot be imported elsewhere."""
         if isinstance(self.model, str):
             return False
         kind = type(self.model) if isinstance(self.model, nn.Module) else self.model
@@ -67,7 +67,7 @@ class Network:
 
 
 def as_module(found: Any) -> nn.Module:
-    """The module, or what builds one, as a module."""
+    """Return the module, or call its builder; raise `ModelError` if the result is no module."""
     if not isinstance(found, nn.Module) and callable(found):
         found = found()
     if not isinstance(found, nn.Module):
@@ -76,12 +76,12 @@ def as_module(found: Any) -> nn.Module:
 
 
 def _with_colon(path: str) -> str:
-    """`package.module:Name`, also for `package.module.Name`."""
+    """Return `package.module:Name`, also for `package.module.Name`."""
     return path if ":" in path else ":".join(path.rsplit(".", 1))
 
 
 def shaped(module: nn.Module, shape: tuple[int, ...] | None) -> nn.Module:
-    """The module, which brings its first argument to [rows, *shape] from now on."""
+    """Make the module reshape its first argument to [rows, *shape]; return the module."""
     if shape is not None:
         module.register_forward_pre_hook(_Reshape(shape), with_kwargs=True)
     return module
@@ -89,7 +89,7 @@ def shaped(module: nn.Module, shape: tuple[int, ...] | None) -> nn.Module:
 
 @final
 class _Reshape:
-    """The hook, as an object that can be pickled with the module."""
+    """Forward pre-hook, as an object that can be pickled with the module."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._shape = shape

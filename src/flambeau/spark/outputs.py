@@ -1,4 +1,4 @@
-"""A model's outputs as columns that Spark's evaluators take."""
+"""A model's outputs as columns that Spark's evaluators accept."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ _CLASSES = ("cross_entropy", "nll")
 
 
 class Output(Settings):
-    """A column of the result: of which task (if there are several), what it is, and its type."""
+    """Column of the result: its task (if there are several), its role, and its type."""
 
     task: str | None
     role: str
@@ -24,24 +24,24 @@ class Output(Settings):
 
     @property
     def key(self) -> str:
-        """Its name on the way from the workers."""
+        """Name of the column in the result of the workers."""
         return self.role if self.task is None else f"{self.task}_{self.role}"
 
     @property
     def spark_type(self) -> str:
-        """Its type on the way from the workers."""
+        """Spark type of the column in the result of the workers."""
         return "array<double>" if self.several else "double"
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The same for Arrow."""
+        """Arrow type of the column."""
         return pa.list_(pa.float64()) if self.several else pa.float64()
 
 
 def spark_columns(
     output: Any, loss: str | Mapping[str, str | None] | None
 ) -> dict[Output, pa.Array]:
-    """The columns for one batch of outputs, by the loss that the model was trained with."""
+    """Return the columns for one batch of outputs, by the loss that the model was trained with."""
     tasks = _tasks(output, loss)
     return {
         Output(task=task, role=role, several=pa.types.is_list(column.type)): column
@@ -64,7 +64,7 @@ def _columns(output: Any, loss: str | None) -> dict[str, pa.Array]:
     found = prediction_columns(output, loss)
     raw = _doubles(prediction_columns(output, None)["prediction"])
     prediction = _doubles(found["prediction"])
-    if "probability" in found:  # of one label: both classes, as Spark has it
+    if "probability" in found:  # of one label: both classes, as Spark expects
         chance = _doubles(found["probability"]).to_numpy()
         logits = _logits(raw.to_numpy(), loss)
         return {
@@ -87,7 +87,7 @@ def _logits(raw: np.ndarray[Any, Any], loss: str | None) -> np.ndarray[Any, Any]
 
 
 def _which(applies: pa.Array) -> pa.Array:
-    """Of lists of 0 and 1, the places of the ones."""
+    """Return the positions of the ones in lists of 0 and 1."""
     flat = applies.flatten().to_numpy()
     width = len(flat) // len(applies) if len(applies) else 0
     rows = flat.reshape(len(applies), width) > 0

@@ -1,4 +1,4 @@
-"""The params of `TorchEstimator` and `TorchModel`: names, defaults, and what they say."""
+"""Params of `TorchEstimator` and `TorchModel`: names, defaults and descriptions."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from flambeau.spark import values
 
 
 class Setting(Param[Any]):
-    """A param with its default; it is named after the attribute that holds it."""
+    """A param with its default; it is named after its attribute."""
 
     def __init__(
         self, doc: str, default: Any = None, convert: Callable[[Any], Any] = values.as_it_is
@@ -68,7 +68,7 @@ def _add_accessors(cls: type, name: str, doc: str) -> None:
 
 
 class ModelParams(SettingParams):
-    """What a trained model needs to know of a DataFrame."""
+    """Params of a trained model for its input and output columns."""
 
     featuresCol: Param[Any] = Setting(  # noqa: N815
         "the column with the features: a Vector (dense or sparse), an array, a number or an id; "
@@ -111,7 +111,7 @@ class ModelParams(SettingParams):
 
 
 class TrainingParams(ModelParams):
-    """What training needs to know."""
+    """Params of the training."""
 
     model: Param[Any] = Setting(
         "the network: an nn.Module, a class or function that builds one, or 'package.module:Name'"
@@ -184,7 +184,7 @@ class TrainingParams(ModelParams):
 
 
 def is_json(value: Any) -> bool:
-    """Whether a value can stand in Spark's metadata as it is."""
+    """Return whether a value can be stored in Spark's metadata directly."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and is_json(item) for key, item in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Saving and loading as Spark does it, wherever Spark can write: metadata, and files beside it."""
+"""Saving and loading with Spark's file systems: metadata, and files beside it."""
 
 import atexit
 import json
@@ -21,10 +21,10 @@ from flambeau.spark.params import is_json
 
 @cache
 def temporary_folder() -> Path:
-    """Return a folder for this process's models, which is gone when the process is.
+    """Return a folder for this process's models, which is removed when the process ends.
 
-    A DataFrame may need it as long as the process lives. A shell that waits for the end of a pipe
-    removes it, so that it goes also where a signal ends the process.
+    A DataFrame may need it as long as the process lives. A shell waits until a pipe is closed and
+    then removes it, so that it is removed even if a signal ends the process.
     """
     path = Path(tempfile.mkdtemp(prefix="flambeau-spark-"))
     reads, writes = os.pipe()
@@ -45,13 +45,13 @@ def _end(remover: "subprocess.Popen[bytes]", writes: int) -> None:
 
 
 def new_folder(name: str) -> Path:
-    """A folder for one thing, which does not exist yet."""
+    """Return the path of a new folder, which the caller creates."""
     return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=temporary_folder())) / "model"
 
 
 @final
 class StageWriter(MLWriter):
-    """Writes a stage that keeps its own files in a folder."""
+    """Writer of a stage that keeps its own files in a folder."""
 
     def __init__(self, stage: Any) -> None:
         super().__init__()
@@ -81,14 +81,14 @@ class StageWriter(MLWriter):
 
 @final
 class StageReader(MLReader[Any]):
-    """Reads what a `StageWriter` wrote."""
+    """Reader of the stages that a `StageWriter` wrote."""
 
     def __init__(self, kind: type[Any]) -> None:
         super().__init__()
         self._kind = kind
 
     def load(self, path: str) -> Any:
-        """The stage."""
+        """Read the stage at a path."""
         session = self.sparkSession
         row = session.read.text(f"{path}/metadata").first()
         assert row is not None, "Spark has read the metadata before"
@@ -101,7 +101,7 @@ class StageReader(MLReader[Any]):
 
 
 def put_folder(folder: Path, place: str, session: SparkSession) -> None:
-    """Copy a folder to where Spark has just written metadata, whatever that is."""
+    """Copy a folder to any place where Spark has just written metadata."""
     beside = Path(local_path(place)).parent
     if not is_url(place) and (beside / "metadata").is_dir():
         shutil.copytree(folder, local_path(place))
@@ -120,9 +120,9 @@ def put_folder(folder: Path, place: str, session: SparkSession) -> None:
 
 
 def get_folder(place: str, session: SparkSession, marker: str) -> Path | None:
-    """A folder that was put there, on this machine; None if there is none.
+    """Return a folder that `put_folder` wrote, on this machine; None if there is none.
 
-    One that this machine can see is used where it is. `marker` is a file that it has.
+    If this machine can access it, it is not copied. `marker` is a file that it contains.
     """
     here = Path(local_path(place))
     if not is_url(place) and (here / marker).is_file():
@@ -142,7 +142,7 @@ def get_folder(place: str, session: SparkSession, marker: str) -> Path | None:
 
 
 def _hadoop(place: str, session: SparkSession) -> Any:
-    """Hadoop's file system of a place, through Spark's own JVM."""
+    """Return Hadoop's file system for a place, from Spark's own JVM."""
     settings = session._jsparkSession.sessionState().newHadoopConf()
     return _path(place, session).getFileSystem(settings)
 

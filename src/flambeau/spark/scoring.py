@@ -1,4 +1,4 @@
-"""Predictions in Spark's Python workers: Arrow in, Arrow out, the model loaded once for each."""
+"""Predictions in Spark's Python workers: Arrow in, Arrow out; each process loads the model once."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,27 +26,27 @@ from flambeau.spark.shipping import Shipped
 
 SCORED = "_flambeau_scored"
 _ROWS = "_flambeau_rows"
-#: Models that are loaded in this process, the one in use last.
+#: Models that are loaded in this process, the most recently used last.
 _loaded: dict[str, Any] = {}
 _MOST_LOADED = 4
-#: Rows at a time: few enough for a processor's cache.
+#: Number of rows at a time, small enough for a processor's cache.
 _SLICE = 1024
 
 
 @final
 class Scoring:
-    """What workers need to apply a model: its files, how columns meet it, and what comes out."""
+    """Input of workers that apply a model: its files, the binding of columns, and its outputs."""
 
     def __init__(self, shipped: Shipped, meeting: "Meeting", outputs: tuple[Output, ...]) -> None:
         self._shipped, self._meeting, self._outputs = shipped, meeting, outputs
 
     @property
     def spark_type(self) -> str:
-        """The type of the column that `score` gives."""
+        """Spark type of the column that `score` returns."""
         return f"struct<{','.join(f'`{each.key}`:{each.spark_type}' for each in self._outputs)}>"
 
     def score(self, rows: pa.StructArray) -> pa.StructArray:
-        """The outputs for each row."""
+        """Return the outputs for each row."""
         if not len(rows):
             columns = [pa.array([], each.arrow_type) for each in self._outputs]
         else:
@@ -70,7 +70,7 @@ class Scoring:
 @final
 @dataclass(frozen=True)
 class Meeting:
-    """How columns meet a model, what they held in training, and what its outputs mean."""
+    """Binding of columns to a model, their kinds in training, and the loss that defines outputs."""
 
     binding: dict[str, Any]
     kinds: dict[str, str]
@@ -78,7 +78,7 @@ class Meeting:
 
 
 def score_rows(module: nn.Module, meeting: Meeting, rows: pa.StructArray) -> dict[Output, pa.Array]:
-    """A model's outputs for some rows, as columns."""
+    """Return a model's outputs for some rows, as columns."""
     records = as_records(pa.RecordBatch.from_struct_array(rows), meeting.kinds)
     shape = Shape(tuple(records.schema.names))
     binding = Binding.parse(meeting.binding)
@@ -111,17 +111,17 @@ def _score_slice(
 
 
 def with_scores(frame: DataFrame, inputs: list[Column], scoring: Scoring) -> DataFrame:
-    """The frame with the outputs in one more column, `SCORED`."""
+    """Return the frame with the outputs in an additional column, `SCORED`."""
     use_own_python(frame.sparkSession)
     rows = F.struct(*inputs)
     if hasattr(F, "arrow_udf"):
         udf = F.arrow_udf(_over_arrays(scoring), scoring.spark_type)
-        # Otherwise a filter on predictions would have them computed once more.
+        # Otherwise a filter on predictions would compute them twice.
         score = udf.asNondeterministic()
         if not any(isinstance(field.dataType, UserDefinedType) for field in frame.schema):
             return frame.withColumn(SCORED, score(rows))
-        # Spark 4.3 cannot give Python the columns of files as they are when there are vectors
-        # among them; a condition that it cannot see through makes it go by rows.
+        # Spark 4.3 cannot pass the columns of files to Python directly if there are vectors among
+        # them. A condition that its optimizer cannot resolve makes it convert row by row.
         given = frame.withColumn(_ROWS, F.when(F.monotonically_increasing_id() >= 0, rows))
         return given.withColumn(SCORED, score(_ROWS)).drop(_ROWS)
     given = frame.withColumn(_ROWS, rows)
@@ -138,7 +138,7 @@ def _over_arrays(scoring: Scoring) -> Callable[..., Any]:
 
 
 def _over_batches(scoring: Scoring) -> Callable[..., Any]:
-    """Before Spark 4.1 there are no Arrow functions of columns: all columns travel along."""
+    """Return a function for Spark before 4.1, which lacks Arrow UDFs; it gets all columns."""
 
     def scored(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -152,7 +152,7 @@ def _over_batches(scoring: Scoring) -> Callable[..., Any]:
 
 
 def first_rows(frame: DataFrame, inputs: list[Column], count: int = 2) -> pa.StructArray:
-    """A few rows of a frame as the model reads them."""
+    """Return a few rows of a frame as the model reads them."""
     use_own_python(frame.sparkSession)
     frame = frame.select(F.struct(*inputs).alias(_ROWS)).limit(count)
     if hasattr(frame, "toArrow"):
@@ -177,5 +177,5 @@ def _as_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def kinds_of(rows: pa.StructArray) -> dict[str, str]:
-    """What each column holds."""
+    """Return the kind of each column."""
     return {field.name: kind_of(field.type) for field in rows.type}

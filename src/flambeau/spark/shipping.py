@@ -1,4 +1,4 @@
-"""A model's files on their way to the Python workers: once for each machine."""
+"""Sending of a model's files to the Python workers, once for each machine."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,14 +14,14 @@ from flambeau.errors import DataError
 from flambeau.spark.folder import MODEL, digest, files_of
 from flambeau.spark.model_cache import ModelCache
 
-#: What may travel inside a query, in bytes: Spark Connect takes messages of 128 MB.
+#: Limits in bytes of what a query may contain: Spark Connect accepts messages of 128 MB.
 MOST_CONNECT, MOST_CLASSIC = 64 << 20, 512 << 20
 
 
 @final
 @dataclass(frozen=True)
 class Shipped:
-    """A model's folder for whoever is elsewhere: its place, and its files if they are small."""
+    """A model's folder for workers: its place, and its files if they are small."""
 
     digest: str
     place: str
@@ -31,7 +31,7 @@ class Shipped:
 
     @contextmanager
     def opened(self) -> Iterator[Path]:
-        """Yield the folder of the files on this machine: where they are, or else a copy."""
+        """Yield the folder of the files on this machine: the original, or else a copy."""
         here = Path(local_path(self.place))
         if (here / MODEL).is_file() and digest(here) == self.digest:
             yield here
@@ -56,7 +56,7 @@ class Shipped:
 
 
 def ship(folder: Path, place: str, session: SparkSession) -> Shipped:
-    """A model's folder for the workers of this session; `place` is where they may find it."""
+    """Return a model's folder for the workers of a session, which may find it at `place`."""
     paths = files_of(folder)
     nbytes = sum(path.stat().st_size for path in paths.values())
     most = MOST_CONNECT if is_connect(session) else MOST_CLASSIC

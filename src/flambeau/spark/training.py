@@ -1,4 +1,4 @@
-"""From the params of an estimator and a DataFrame to a run of `flambeau.fit`."""
+"""Training of an estimator: from its params and a DataFrame to a run of `flambeau.fit`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +68,7 @@ def train(
 
 
 def _label_and_loss(params: TrainingParams, dataset: DataFrame, inputs: Inputs) -> tuple[Any, Any]:
-    """The label as `fit` takes it; without one, the features are to be learnt."""
+    """Return label and loss for `fit`; without a label, the target is the features."""
     label, loss = params.getOrDefault(params.labelCol), params.getOrDefault(params.loss)
     if label not in dataset.columns and not params.isSet(params.labelCol):
         label = None
@@ -84,13 +84,13 @@ def _label_and_loss(params: TrainingParams, dataset: DataFrame, inputs: Inputs) 
 
 @final
 class Reconstruction:
-    """The loss of an auto-encoder: how far the output is from the features, whatever its shape."""
+    """Loss of an auto-encoder: the difference of output and features, whatever their shapes."""
 
     def __init__(self, loss: str, columns: tuple[str, ...]) -> None:
         self._loss, self._columns = loss, columns
 
     def __call__(self, output: Tensor, batch: Any) -> Tensor:
-        """The loss of each row."""
+        """Return the loss of each row."""
         columns = [batch[name] for name in self._columns]
         if not all(isinstance(column, Tensor) for column in columns):
             raise ModelError("without labelCol the features are learnt, which must be numbers")
@@ -101,7 +101,7 @@ class Reconstruction:
 
 
 def _split(params: TrainingParams, dataset: DataFrame) -> tuple[DataFrame, DataFrame | None]:
-    """Rows to train on, and rows to validate on."""
+    """Return the rows to train on, and the rows to validate on."""
     column = params.getOrDefault(params.validationIndicatorCol)
     share = params.getOrDefault(params.validationFraction)
     if column is not None and share:
@@ -135,13 +135,13 @@ def _early_stopping(params: TrainingParams, validates: bool) -> EarlyStopping | 
 
 
 def _initial(path: str | None) -> str | None:
-    """What to begin with, as `fit` takes it: a run, or the folder of a model."""
+    """Return the initial weights in the form for `fit`: a run, or the folder of a model."""
     saved = Path(path or "") / "files"
     return str(saved) if path is not None and (saved / MODEL).is_file() else path
 
 
 def quoted(names: list[str], dataset: DataFrame) -> list[str]:
-    """The columns, each once, as Spark takes any name."""
+    """Return the columns, each once, quoted so that Spark accepts any name."""
     for name in names:
         if name not in dataset.columns:
             known = ", ".join(dataset.columns)
