@@ -1,9 +1,9 @@
 """Models and jobs of PyTorch on Angel.
 
-`load` gives the model of a TorchScript file as a module whose sparse weights are tables; the rest
-of the package is what the command `flambeau angel` does with Angel's job words.
+`load` returns the model of a TorchScript file as a module whose sparse weights are tables. The rest
+of the package implements the command `flambeau angel`, which takes the arguments of Angel's jobs.
 
-Names are imported when they are first used: job words are read without torch.
+Names are imported when they are first used, so arguments can be parsed without torch.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What a TorchScript file must have to be a model of Angel's."""
+"""Requirements of a TorchScript file that is a model for PyTorch on Angel."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -8,7 +8,7 @@ from torch import Tensor
 from flambeau.config.settings import nearest
 from flambeau.errors import ModelError
 
-#: What `forward_` is given for each type, after the batch.
+#: Arguments of `forward_` after the batch, by type.
 TYPES = {
     "BIAS_WEIGHT": ("bias", "weights"),
     "BIAS_WEIGHT_EMBEDDING": ("bias", "weights", "embeddings"),
@@ -17,14 +17,14 @@ TYPES = {
 }
 BATCH = ("batch_size", "index", "feats", "values")
 METHODS = ("forward", "forward_", "loss", "get_type")
-#: Angel's MMoE and ESMM.
+#: Type of Angel's MMoE and ESMM.
 SEVERAL_TASKS = "EMBEDDINGS_MATS"
 
 
 @final
 @dataclass(frozen=True)
 class Contract:
-    """What a model says of itself. `embedding_dim` and `n_fields` are 0 where it has none."""
+    """Properties of a model. `embedding_dim` and `n_fields` are 0 if it has none."""
 
     kind: str
     input_dim: int
@@ -33,7 +33,7 @@ class Contract:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What `forward_` is given after the batch."""
+        """Names of the arguments of `forward_` after the batch."""
         return TYPES[self.kind]
 
     @property
@@ -43,7 +43,10 @@ class Contract:
 
 
 def check(scripted: Any, where: str) -> Contract:
-    """The contract that a scripted module follows; an error that names `where` if it does not."""
+    """Return the contract that a scripted module follows.
+
+    Raise `ModelError`, which names `where` (the file), if it follows none.
+    """
     for name in METHODS:
         if not _is_method(scripted, name):
             raise ModelError(f"{where} has no method {name}(): {_MAKE}")
@@ -65,7 +68,7 @@ def check(scripted: Any, where: str) -> Contract:
     return contract
 
 
-#: What to do with models that Flambeau has of its own.
+#: Advice for models that Flambeau itself provides.
 REPLACED = (
     "rows of Angel's MMoE and ESMM have several labels, which 'flambeau angel' does not train. "
     "Flambeau's own models 'mmoe' and 'esmm' replace them (see the guide, "
@@ -91,7 +94,7 @@ def _type(scripted: Any, where: str) -> str:
 
 
 def _check_arity(scripted: Any, method: str, expected: tuple[str, ...], where: str) -> None:
-    """Require the expected arguments; others may follow that have defaults."""
+    """Check for the expected arguments; further arguments must have defaults."""
     given = getattr(scripted, method).schema.arguments[1:]
     more = given[len(expected) :]
     if len(given) < len(expected) or not all(each.has_default_value() for each in more):

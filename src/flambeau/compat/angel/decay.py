@@ -1,4 +1,4 @@
-"""Angel's learning rate."""
+"""Angel's learning rate schedule."""
 
 from typing import final
 
@@ -9,12 +9,12 @@ from torch.optim.lr_scheduler import LRScheduler
 
 @final
 class EpochDecay(LRScheduler):
-    """stepSize / (1 + decay x (epoch - 1)), for epochs from 1 on; advanced once per epoch."""
+    """Schedule stepSize / (1 + decay x (epoch - 1)) for epochs from 1; advanced once per epoch."""
 
     def __init__(self, optimizer: Optimizer, decay: float) -> None:
         self.decay = decay
         super().__init__(optimizer)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rate of each parameter group."""
+        """Return the learning rate of each parameter group."""
         return [float(base) / (1.0 + self.decay * self.last_epoch) for base in self.base_lrs]

@@ -1,4 +1,4 @@
-"""The loss that a model's file brings along."""
+"""The loss that a model file contains."""
 
 from typing import final
 
@@ -14,16 +14,16 @@ LABEL = "label"
 
 @final
 class ExportedLoss:
-    """Calls `loss(output, targets)` of a scripted module."""
+    """Loss that calls `loss(output, targets)` of a scripted module."""
 
-    #: The model gives probabilities, which is what metrics need to know.
+    #: Kind of the model's outputs, for metrics: probabilities.
     outputs = "bce_prob"
 
     def __init__(self, scripted: Scripted) -> None:
         self._scripted = scripted
 
     def __call__(self, output: Tensor, batch: Batch) -> Tensor:
-        """The loss of a batch, a scalar."""
+        """Return the loss of a batch, a scalar."""
         targets = batch[LABEL]
         if not isinstance(targets, Tensor):
             raise DataError(f"column '{LABEL}' must hold one number for each row")

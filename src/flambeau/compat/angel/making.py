@@ -1,4 +1,4 @@
-"""`flambeau angel make`: model files, with the arguments of Angel's own scripts."""
+"""`flambeau angel make`, which makes model files from the arguments of Angel's own scripts."""
 
 import argparse
 import inspect
@@ -52,7 +52,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def make(arguments: Sequence[str]) -> Path:
-    """Write the model file that the words after `make` ask for; where it is."""
+    """Write the model file that the arguments after `make` describe; return its path."""
     given = _parse(list(arguments))
     seed, out = given.pop("seed"), Path(given.pop("output"))
     with torch.random.fork_rng(devices=[]):
@@ -99,7 +99,7 @@ def _positive(text: str) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong as an error, instead of ending the process."""
+    """Parser that raises errors instead of ending the process."""
 
     def error(self, message: str) -> Any:
         raise ConfigError(f"{self.prog}: {message}")

@@ -1,4 +1,4 @@
-"""A model of Angel's as a module whose sparse weights are tables."""
+"""A model of PyTorch on Angel as a module whose sparse weights are tables."""
 
 from pathlib import Path
 from typing import Any, Self, final
@@ -27,12 +27,12 @@ Table = SparseEmbedding | ExternalEmbedding
 
 @final
 class AngelModel(nn.Module):
-    """Calls `forward_` of a scripted module with rows of the tables `weights` and `embedding`.
+    """Module that calls `forward_` of a scripted module with rows of its tables.
 
-    `bias` and `mats` are its parameters. It takes the column `features`, bags of ids (with values
-    and fields), and gives the output of `forward_`, a probability for each row. `loss` is the
-    module's own, for `fit`. `begins_trained` says whether the file (or the tables that were given)
-    had rows to begin with.
+    The tables are `weights` and `embedding`; `bias` and `mats` are parameters. Its input is the
+    column `features`, bags of ids (with values and fields). Its output is that of `forward_`, a
+    probability for each row. `loss` is the scripted module's own, for `fit`. `begins_trained` is
+    True if the file, or the tables that were given, have trained rows.
     """
 
     def __init__(self, scripted: Any, where: str, tables: Path | None = None) -> None:
@@ -49,28 +49,28 @@ class AngelModel(nn.Module):
         self.mats = nn.ParameterList(_parameter(mat) for mat in (scripted.mats if has_mats else []))
         if tables is not None:
             saved.load_dense(self.dense(), tables)
-        # What the module has of its own is not used, and need not travel.
+        # The module's own rows are not used, and need not be sent to workers.
         for name in names:
             setattr(scripted, name, nn.Parameter(getattr(scripted, name)[:1].clone()))
         self._scripted = Scripted(scripted)
 
     @property
     def loss(self) -> ExportedLoss:
-        """The loss that the file exports, as `fit` takes it."""
+        """The loss in the model file, for `fit`."""
         return ExportedLoss(self._scripted)
 
     def dense(self) -> dict[str, Tensor]:
-        """The parameters by their names in files: `bias`, `mats.0`, `mats.1`, ..."""
+        """Return the parameters by their names in files: `bias`, `mats.0`, `mats.1`, ..."""
         return {"bias": self.bias, **{f"mats.{i}": mat for i, mat in enumerate(self.mats)}}
 
     def train(self, mode: bool = True) -> Self:
-        """See `nn.Module`; the scripted module follows."""
+        """Set the mode, also of the scripted module; see `nn.Module`."""
         if hasattr(self, "_scripted"):
             self._scripted.module.train(mode)
         return super().train(mode)
 
     def forward(self, features: Jagged | Tensor) -> Tensor:
-        """The probability of each row. [rows]"""
+        """Return the probability of each row [rows]."""
         bags = features if isinstance(features, Jagged) else jagged.from_rows(features)
         self._check_batch(bags)
         values = torch.ones(len(bags.ids)) if bags.values is None else bags.values
@@ -86,7 +86,7 @@ class AngelModel(nn.Module):
 
     def _output(self, given: list[Any], bags: Jagged) -> Tensor:
         try:
-            # Batches differ in shape; to specialise the code for each costs more than it gives.
+            # Batches differ in shape; specialising the code for each one costs more than it gains.
             with optimized_execution(False):
                 output: Tensor = self._scripted.module.forward_(*given)
         except (RuntimeError, torch.jit.Error) as error:
@@ -120,13 +120,13 @@ class AngelModel(nn.Module):
 
 
 def load(path: str | Path, tables: str | Path | None = None) -> AngelModel:
-    """The model of a TorchScript file; with `tables`, beginning with what a job wrote there."""
+    """Return the model of a TorchScript file; with `tables`, initialized from a job's tables."""
     folder = None if tables is None else Path(tables).resolve()
     return AngelModel(torchscript.read(path), Path(path).name, folder)
 
 
 def check_ids(ids: Tensor, input_dim: int) -> None:
-    """Refuse ids that the exported model would have no row for."""
+    """Raise `DataError` for ids for which the exported model would have no row."""
     if not len(ids):
         return
     low, high = (int(number) for number in ids.aminmax())
@@ -144,7 +144,7 @@ def _parameter(tensor: Tensor) -> nn.Parameter:
 
 
 def _table(scripted: Any, name: str, contract: Contract, tables: Path | None) -> Table:
-    """The table of a parameter; it begins with rows from `tables`, or those of the parameter."""
+    """Make the table of a parameter, initialized from `tables` or from the parameter's rows."""
     rows = getattr(scripted, name).detach().float()
     init = None if tables is None else str(saved.table_file(tables, name))
     spec = TableSpec(name, rows.shape[1], initializer=_FIRST[name], init=init)
@@ -157,6 +157,6 @@ def _table(scripted: Any, name: str, contract: Contract, tables: Path | None) ->
 
 
 def _is_trained(scripted: Any, contract: Contract) -> bool:
-    """Whether the parameters are rows for all ids, and not the placeholders of a new model."""
+    """Return whether the parameters are rows for all ids, not placeholders of a new model."""
     rows = scripted.weights.detach()
     return len(rows) == contract.input_dim and bool((rows != rows[0]).any())

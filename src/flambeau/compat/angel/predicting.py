@@ -1,4 +1,4 @@
-"""`actionType:predict`: a line `target<TAB>score` for each row."""
+"""`actionType:predict`, which writes a line `target<TAB>score` for each row."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ PART = "part-00000"
 
 
 def predict(job: AngelJob) -> tuple[Path, int]:
-    """Write the scores of all rows of the job's data; the file, and how many rows it has."""
+    """Write the scores of all rows of the job's data; return the file and its number of rows."""
     out = Path(job.predict_output_path)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"predictOutputPath:{out} exists already; remove it, or use another name")
@@ -47,7 +47,7 @@ def predict(job: AngelJob) -> tuple[Path, int]:
 
 
 def _scores(job: AngelJob, model: AngelModel) -> Iterator[pa.RecordBatch]:
-    """Targets and scores of all rows, in order."""
+    """Yield targets and scores of all rows, in order."""
     form = rows.data_format(job, model.contract)
     rows.check_form(job.train_input, form, model.contract)
     source = rows.open_files(rows.files(job, job.train_input, form))
@@ -66,7 +66,7 @@ def _scores(job: AngelJob, model: AngelModel) -> Iterator[pa.RecordBatch]:
 
 
 def _write(batches: Iterator[pa.RecordBatch], path: Path) -> int:
-    """Write lines to a file that appears when it is complete; how many."""
+    """Write lines to a file that appears when it is complete; return the number of lines."""
     schema = pa.schema({"target": pa.float64(), "score": pa.float32()})
     options = pyarrow.csv.WriteOptions(include_header=False, delimiter="\t", quoting_style="none")
     partial = path.with_name(f".{path.name}{TEMPORARY}")

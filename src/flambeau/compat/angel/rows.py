@@ -1,4 +1,4 @@
-"""The data of a job: files in Angel's formats, whole or split by `testRatio`."""
+"""Data of a job: files in Angel's formats, whole or split by `testRatio`."""
 
 import json
 from functools import cache
@@ -21,19 +21,19 @@ from flambeau.data.sources.paths import find_files
 from flambeau.data.sources.text.text_source import SHARD_BYTES
 from flambeau.errors import ConfigError
 
-#: Smaller shards would cost more to hand out than they spread the work.
+#: Smaller shards would cost more to assign than they gain by spreading the work.
 SMALL_SHARD_BYTES = 1 << 16
-#: Enough to see what the first row looks like.
+#: Number of bytes that is enough to detect the format of the first row.
 FIRST_BYTES = 1 << 12
 
 
 def data_format(job: AngelJob, contract: Contract) -> str:
-    """The format that a job names, or that its model needs."""
+    """Return the format that a job names, or that its model needs."""
     return job.data_format or ("libffm" if contract.takes_fields else "libsvm")
 
 
 def check_form(path: str, form: str, contract: Contract) -> None:
-    """Refuse files of libffm where the model or the job wants another format, and the reverse."""
+    """Raise `ConfigError` for libffm files if another format is needed, and vice versa."""
     if form == "dummy":
         return
     first = find_files(path, ("",))[0]
@@ -55,7 +55,7 @@ def check_form(path: str, form: str, contract: Contract) -> None:
 
 
 def train_and_held_out(job: AngelJob, form: str) -> tuple[DataRef, DataRef | None]:
-    """The data to train on, and what to evaluate on, if anything."""
+    """Return the data to train on, and the data to evaluate on or None."""
     train = files(job, job.train_input, form)
     if job.validate_input:
         return train, files(job, job.validate_input, form)
@@ -65,7 +65,7 @@ def train_and_held_out(job: AngelJob, form: str) -> tuple[DataRef, DataRef | Non
 
 
 def files(job: AngelJob, path: str, form: str) -> FileData:
-    """All rows of some files, in at most `numDataPartitions` shards unless they are small."""
+    """Return all rows of some files, in at most `numDataPartitions` shards unless small."""
     size = sum(map(size_of, find_files(path, ("",))))
     wanted = -(-size // job.num_data_partitions)
     shard_bytes = min(SHARD_BYTES, max(SMALL_SHARD_BYTES, wanted))
@@ -73,30 +73,30 @@ def files(job: AngelJob, path: str, form: str) -> FileData:
 
 
 def open_files(data: FileData) -> StreamedSource:
-    """The source of some files."""
+    """Open the source of some files."""
     source = open_source(data, user_code_is_not_needed)
     assert isinstance(source, StreamedSource)
     return source
 
 
 def open_part(data: dict[str, Any], ratio: float, *, held_out: bool, seed: int) -> StreamedSource:
-    """The rows of some files that are held out, or the others."""
+    """Open the rows of some files that are held out, or the others."""
     return Split(_open_once(json.dumps(data)), ratio, held_out=held_out, seed=seed)
 
 
 @cache
 def _open_once(data: str) -> StreamedSource:
-    """Both parts of a split have the same files, whose lines a worker need not count twice."""
+    """Open the files of both parts of a split once, so that a worker counts their lines once."""
     return open_files(FileData.parse(json.loads(data)))
 
 
 def user_code_is_not_needed(ref: CodeRef) -> Any:
-    """Files are opened without any."""
+    """Raise `AssertionError`: files contain no user code."""
     raise AssertionError(ref.name)
 
 
 def check_rows(source: StreamedSource, input_dim: int) -> int:
-    """Look through all rows for ids that the model has no room for; how many rows there are."""
+    """Check the ids of all rows against the model's `input_dim`; return the number of rows."""
     extremes = [
         torch.stack(ids.aminmax())
         for shard in source.shards()

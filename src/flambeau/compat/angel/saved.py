@@ -1,6 +1,6 @@
-"""What a job leaves behind: tables and dense weights in a folder, and the trained model file.
+"""Results of a job: tables and dense weights in a folder, and the trained model file.
 
-The folder (`angelModelOutputPath`) holds `weights.parquet` and `embedding.parquet`, each with the
+The folder (`angelModelOutputPath`) has `weights.parquet` and `embedding.parquet`, each with the
 columns `id` and `vector`, and `dense.safetensors` with `bias`, `mats.0`, `mats.1` and so on.
 """
 
@@ -28,7 +28,7 @@ Tables = Mapping[str, MappedTable]
 
 
 def table_file(folder: Path, name: str) -> Path:
-    """Where a table is in a folder; an error if it is not there."""
+    """Return the file of a table in a folder; raise `DataError` if it does not exist."""
     path = folder / f"{name}.parquet"
     if not path.is_file():
         raise DataError(
@@ -48,7 +48,7 @@ def write_folder(dense: Dense, tables: Tables, folder: Path) -> None:
 
 
 def load_dense(own: Dense, folder: Path) -> None:
-    """Give a model's dense weights the values that are in a folder."""
+    """Copy the dense weights in a folder to a model's own."""
     path = folder / DENSE
     try:
         found = safetensors.torch.load_file(path)
@@ -63,10 +63,10 @@ def load_dense(own: Dense, folder: Path) -> None:
 
 
 def write_torch(dense: Dense, tables: Tables, original: Path, out: Path) -> None:
-    """Write the model file with trained weights: `forward` works with plain torch.
+    """Write the model file with trained weights, whose `forward` works with plain torch.
 
-    `weights` and `embedding` have `input_dim` rows; an id that was never trained has the row that
-    new ids begin with on average.
+    `weights` and `embedding` have `input_dim` rows. An id that was never trained has the mean of
+    the initial values of new rows.
     """
     scripted: Any = torchscript.read(original)
     for name, table in tables.items():

@@ -1,4 +1,4 @@
-"""Part of the rows of a source, chosen by a hash of where they are."""
+"""A random part of the rows of a source, chosen by shard and row number."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,10 +17,10 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 @final
 class Split(StreamedSource):
-    """The rows that are held out with probability `ratio`, or with `held_out=False` all others.
+    """Rows that are held out with probability `ratio`, or with `held_out=False` all others.
 
-    Which rows these are depends on the seed, the shard and the number of the row in it alone, so
-    that every worker finds the same ones, and their numbers are known without reading them.
+    The choice depends only on the seed, the shard and the row's number in it. So every worker
+    chooses the same rows, and their numbers are known without reading them.
     """
 
     def __init__(
@@ -45,17 +45,17 @@ class Split(StreamedSource):
 
     @property
     def schema(self) -> pa.Schema:
-        """See `StreamedSource`."""
+        """Columns and their types; see `StreamedSource`."""
         return self._source.schema
 
     def shards(self) -> Sequence[Shard]:
-        """See `StreamedSource`."""
+        """Return the shards with the numbers of chosen rows; see `StreamedSource`."""
         return self._own
 
     def read(
         self, shard: Shard, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """See `StreamedSource`."""
+        """Yield the chosen rows `start` to `stop` of a shard; see `StreamedSource`."""
         number = self._number[shard.path, shard.part]
         wanted = self._chosen(number)[start:stop]
         if not len(wanted):
@@ -70,7 +70,7 @@ class Split(StreamedSource):
                 yield records.take(pa.array(inside))
 
     def _choose(self, number: int) -> Rows:
-        """The numbers of the chosen rows of a shard."""
+        """Return the numbers of the chosen rows of a shard."""
         key = [self._seed, number]
         drawn = np.random.default_rng(key).random(self._shards[number].rows) < self._ratio
         return np.flatnonzero(drawn == self._held_out).astype(np.int64)

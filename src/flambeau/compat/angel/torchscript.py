@@ -1,4 +1,4 @@
-"""TorchScript modules: from files, to files, and from process to process."""
+"""TorchScript modules: read from files, written to files, and sent to other processes."""
 
 import io
 import warnings
@@ -15,7 +15,7 @@ from flambeau.errors import ModelError
 
 @contextmanager
 def without_deprecation() -> Iterator[None]:
-    """TorchScript is deprecated, but Angel's files are nothing else: that warning is not shown."""
+    """Suppress the warning that TorchScript is deprecated: Angel's files have no other format."""
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", r"`torch\.jit\.(script|load|save)` is deprecated", DeprecationWarning
@@ -24,7 +24,7 @@ def without_deprecation() -> Iterator[None]:
 
 
 def read(path: str | Path) -> Any:
-    """The scripted module in a file."""
+    """Return the scripted module in a file; raise `ModelError` if it cannot be read."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -39,13 +39,13 @@ def read(path: str | Path) -> Any:
 
 
 def from_bytes(data: bytes) -> Any:
-    """The scripted module that `to_bytes` was given."""
+    """Return the scripted module from the result of `to_bytes`."""
     with without_deprecation():
         return torch.jit.load(io.BytesIO(data), map_location="cpu")  # type: ignore[no-untyped-call]
 
 
 def to_bytes(scripted: Any) -> bytes:
-    """A scripted module as the contents of a file."""
+    """Return the content of a scripted module's file."""
     buffer = io.BytesIO()
     with without_deprecation():
         torch.jit.save(scripted, buffer)
@@ -59,14 +59,14 @@ def write(scripted: Any, path: str | Path) -> None:
 
 
 def compiled(module: torch.nn.Module) -> Any:
-    """A module as TorchScript."""
+    """Return a module compiled to TorchScript."""
     with without_deprecation():
         return torch.jit.script(module)
 
 
 @final
 class Scripted:
-    """Holds a scripted module: its parameters are not those of who holds it, and it can travel."""
+    """Picklable holder of a scripted module, whose parameters do not become its owner's."""
 
     def __init__(self, module: Any) -> None:
         self.module = module

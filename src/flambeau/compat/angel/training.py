@@ -1,4 +1,4 @@
-"""`actionType:train`: a job in Angel's words, run by Flambeau."""
+"""`actionType:train`, which runs a job with Angel's arguments in Flambeau."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,18 +33,18 @@ from flambeau.observe import Observer
 from flambeau.tables.saved.mapped import open_tables
 
 MOMENTUM = 0.9
-#: Settings of a Spark session that say how many processes there are, as Angel's jobs have them.
+#: Settings of a Spark session for the numbers of processes, as in Angel's jobs.
 IN_SESSION = {"workers": "spark.executor.instances", "servers": "spark.ps.instances"}
 
 
 @final
 class Training:
-    """A job that can be run: its model is loaded, and its data fits the model."""
+    """A job that is ready to run: its model is loaded, and its data fits the model."""
 
     def __init__(self, job: AngelJob) -> None:
         self._job = job = sized_by_session(job) if job.cluster == "spark" else job
         self._output = output_file(job)
-        # Found out now, not after the training.
+        # Checked now, not after the training.
         if self._output is not None:
             require_writable(self._output)
         if job.angel_model_output_path:
@@ -53,18 +53,18 @@ class Training:
         self._form = rows.data_format(job, self.model.contract)
         for path in filter(None, (job.train_input, job.validate_input)):
             rows.check_form(path, self._form, self.model.contract)
-        #: What is learned for the labels of the data; a job that does not say so has it recognised.
+        #: Mapping of the data's labels; if the job has none, it is detected from the data.
         self.label_map = job.label_map or recognised(
             rows.files(job, job.train_input, self._form), (LABEL,)
         )
         given = [path for path in (job.train_input, job.validate_input) if path]
         dim = self.model.contract.input_dim
-        #: How many rows the training data (before a split) and the validation data have.
+        #: Numbers of rows of the training data (before a split) and of the validation data.
         sources = [rows.open_files(rows.files(job, path, self._form)) for path in given]
         self.rows = [rows.check_rows(source, dim) for source in sources]
 
     def run(self, watching: Sequence[Observer] = ()) -> Result:
-        """Train, write what the job asks for, and give the result."""
+        """Train, write the outputs that the job names, and return the result."""
         run = self._run_directory()
         with run.lock(), JobPackager(run.path) as description:
             settings = self._settings(description)
@@ -117,7 +117,7 @@ class Training:
 
 
 def optimizers(name: str, rate: float) -> tuple[OptimizerSpec, OptimizerSpec]:
-    """Angel's optimizer for dense weights, and for tables."""
+    """Return Angel's optimizer for dense weights, and for tables."""
     if name == "momentum":
         args = {"lr": rate, "momentum": MOMENTUM}
         return OptimizerSpec(name="sgd", args=args), OptimizerSpec(name="momentum", args=args)
@@ -126,7 +126,7 @@ def optimizers(name: str, rate: float) -> tuple[OptimizerSpec, OptimizerSpec]:
 
 
 def sized_by_session(job: AngelJob) -> AngelJob:
-    """The job with the workers and servers that its Spark session names, if its words do not."""
+    """Return the job with the session's numbers of workers and servers, unless it sets its own."""
     from flambeau.clusters.spark.cluster import session_of, setting
 
     session = session_of(Spark())
@@ -136,7 +136,7 @@ def sized_by_session(job: AngelJob) -> AngelJob:
 
 
 def output_file(job: AngelJob) -> Path | None:
-    """The model file to write, if any; in a folder it gets the name of the file that was given."""
+    """Return the model file to write, or None; in a folder it gets the original file's name."""
     if not job.torch_output_model_path:
         return None
     out, original = Path(job.torch_output_model_path), Path(job.torch_model_path)

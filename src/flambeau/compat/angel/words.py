@@ -1,4 +1,4 @@
-"""The words of Angel's jobs: `key:value`, of both generations."""
+"""The `key:value` arguments of Angel's jobs, of both generations."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 from flambeau.config.settings import Settings, nearest
 from flambeau.errors import ConfigError
 
-#: Words of the older generation, and other names for one thing.
+#: Arguments of the older generation, and other names for the same argument.
 OTHER_NAMES = {
     "input": "trainInput",
     "partitionNum": "numDataPartitions",
@@ -17,12 +17,12 @@ OTHER_NAMES = {
     "dataType": "dataFormat",
     "format": "dataFormat",
 }
-#: What these say about Spark and Angel's servers has no meaning here.
+#: Arguments about Spark and Angel's servers that have no effect here.
 WITHOUT_MEANING = (
     *("mode", "numPartitionsFactor", "psNumPartitionFactor"),
     *("rowType", "shuffleInterval", "storageLevel"),
 )
-#: Angel's names of metrics, and ours.
+#: Angel's names of metrics, and Flambeau's.
 EVALS = {
     "auc": "auc",
     "acc": "accuracy",
@@ -35,9 +35,9 @@ EVALS = {
 
 
 class AngelJob(Settings):
-    """A job in Angel's words; an empty path is one that was not given.
+    """A job with Angel's arguments; an empty path is one that was not given.
 
-    `cluster`, `workers`, `servers`, `label_map`, `run_dir` and `seed` are ours.
+    `cluster`, `workers`, `servers`, `label_map`, `run_dir` and `seed` are Flambeau's additions.
     """
 
     model_config = ConfigDict(
@@ -108,7 +108,7 @@ class AngelJob(Settings):
 
 
 def parse_words(words: Iterable[str]) -> tuple[AngelJob, list[str]]:
-    """The job, and those of its words that have no meaning here."""
+    """Return the job, and the given arguments that have no effect here."""
     values = dict(_split(word) for word in words)
     if "modulePath" in values and "torchModelPath" not in values:
         raise ConfigError(
@@ -131,7 +131,7 @@ def parse_words(words: Iterable[str]) -> tuple[AngelJob, list[str]]:
 
 
 def _split(word: str) -> tuple[str, str]:
-    """A word's key and value; values may hold further colons, as in hdfs://name:9000/path."""
+    """Return an argument's key and value, which may contain colons, as in hdfs://name:9000/path."""
     marks = [place for place in (word.find(":"), word.find("=")) if place > 0]
     if not marks:
         raise ConfigError(

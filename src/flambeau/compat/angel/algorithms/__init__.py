@@ -1,1 +1,1 @@
-"""Model files for `flambeau angel make`: one TorchScript module each, by Angel's contract."""
+"""Algorithms of `flambeau angel make`: one TorchScript module each, following Angel's contract."""

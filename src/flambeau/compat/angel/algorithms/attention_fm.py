@@ -13,7 +13,7 @@ from flambeau.compat.angel.algorithms.parts import (
 
 
 class AttentionFM(WithMats):
-    """A factorization machine whose pairs are weighed by attention."""
+    """A factorization machine whose pairs are weighted by attention."""
 
     def __init__(self, input_dim: int, n_fields: int, embedding_dim: int, attention_dim: int = 8):
         attention = [xavier(embedding_dim, attention_dim), torch.zeros(1, attention_dim)]
@@ -31,7 +31,7 @@ class AttentionFM(WithMats):
         embeddings: Tensor,
         mats: list[Tensor],
     ) -> Tensor:
-        """Probabilities from rows that were looked up. [batch_size]"""
+        """Return probabilities [batch_size], given the rows that were looked up."""
         vectors = scaled(values, embeddings).view(batch_size, self.n_fields, self.embedding_dim)
         one, other = pairs(self.n_fields)
         products = vectors[:, one] * vectors[:, other]

@@ -1,4 +1,4 @@
-"""Self-attention over fields, with one head or several."""
+"""Self-attention over fields, with one or several heads."""
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from flambeau.compat.angel.algorithms.parts import (
 
 
 class AttentionNet(WithMats):
-    """Fields attend to each other; dense layers read the result."""
+    """Self-attention between fields, followed by dense layers."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class AttentionNet(WithMats):
         embeddings: Tensor,
         mats: list[Tensor],
     ) -> Tensor:
-        """Probabilities from rows that were looked up. [batch_size]"""
+        """Return probabilities [batch_size], given the rows that were looked up."""
         vectors = scaled(values, embeddings).view(batch_size, self.n_fields, self.embedding_dim)
         shape = [batch_size, self.n_fields, self.heads, self.attention_dim]
         query = (vectors @ mats[0]).view(shape).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""What the modules of all model files share: the contract, but for `forward_`.
+"""Base classes of the modules in model files: the whole contract except `forward_`.
 
 Their sparse parameters have one row, a placeholder: the rows of a training are in tables.
 """
@@ -11,12 +11,12 @@ from flambeau.compat.angel.algorithms.parts import added_by_field
 
 PLACEHOLDER = 1
 ENCODINGS = ("onehot", "multihot")
-#: The fields of a batch whose rows have one id for each field, in order.
+#: Fields of a batch whose rows have one id for each field, in order.
 IN_ORDER = torch.empty(0, dtype=torch.int64)
 
 
 class Scriptable(nn.Module):
-    """The attributes and exported methods of a model file."""
+    """Attributes and exported methods of a model file."""
 
     def __init__(self, name: str, kind: str, input_dim: int, embedding_dim: int, n_fields: int):
         super().__init__()
@@ -27,17 +27,17 @@ class Scriptable(nn.Module):
 
     @torch.jit.export
     def loss(self, output: Tensor, targets: Tensor) -> Tensor:
-        """The mean of the binary cross-entropy."""
+        """Return the mean binary cross-entropy."""
         return functional.binary_cross_entropy(output.view(-1), targets.view(-1))
 
     @torch.jit.export
     def get_type(self) -> str:
-        """What `forward_` takes."""
+        """Return the type, which determines the arguments of `forward_`."""
         return self.kind
 
     @torch.jit.export
     def get_name(self) -> str:
-        """The algorithm."""
+        """Return the name of the algorithm."""
         return self.algorithm
 
 
@@ -58,7 +58,7 @@ class WithMats(Scriptable):
         self.mats = mats
 
     def forward(self, batch_size: int, index: Tensor, feats: Tensor, values: Tensor) -> Tensor:
-        """Probabilities from rows of its own. [batch_size]"""
+        """Return probabilities [batch_size] with the module's own rows."""
         weights = functional.embedding(feats, self.weights)
         embeddings = functional.embedding(feats, self.embedding)
         return self.forward_(
@@ -76,15 +76,15 @@ class WithMats(Scriptable):
         embeddings: Tensor,
         mats: list[Tensor],
     ) -> Tensor:
-        """Probabilities from rows that were looked up. [batch_size]"""
+        """Return probabilities [batch_size], given the rows that were looked up."""
         raise NotImplementedError
 
 
 class WithFields(WithMats):
     """A module with dense weights whose rows may have any number of ids for a field.
 
-    With `encode="onehot"` they have one for each field, in order; with "multihot" each id comes
-    with its field, and the vectors of a field are added.
+    With `encode="onehot"`, rows have one id for each field, in order. With "multihot", each id
+    comes with its field, and the vectors of a field are added.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class WithFields(WithMats):
         values: Tensor,
         fields: Tensor = IN_ORDER,
     ) -> Tensor:
-        """Probabilities from rows of its own. [batch_size]"""
+        """Return probabilities [batch_size] with the module's own rows."""
         weights = functional.embedding(feats, self.weights)
         embeddings = functional.embedding(feats, self.embedding)
         return self.forward_(
@@ -128,11 +128,11 @@ class WithFields(WithMats):
         mats: list[Tensor],
         fields: Tensor = IN_ORDER,
     ) -> Tensor:
-        """Probabilities from rows that were looked up. [batch_size]"""
+        """Return probabilities [batch_size], given the rows that were looked up."""
         raise NotImplementedError
 
     def by_field(self, batch_size: int, index: Tensor, fields: Tensor, products: Tensor) -> Tensor:
-        """The vectors of each row's fields. [batch_size, n_fields, dim]"""
+        """Return the vectors of each row's fields [batch_size, n_fields, dim]."""
         if self.several:
             products = added_by_field(batch_size, index, fields, products, self.n_fields)
         return products.view(batch_size, self.n_fields, self.embedding_dim)

@@ -15,7 +15,7 @@ from flambeau.compat.angel.algorithms.parts import (
 
 
 class DeepAndCross(WithFields):
-    """Crosses x -> x0 (x w) + b + x, `cross_depth` times, beside dense layers."""
+    """Cross layers x -> x0 (x w) + b + x, `cross_depth` of them, beside dense layers."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class DeepAndCross(WithFields):
         mats: list[Tensor],
         fields: Tensor = IN_ORDER,
     ) -> Tensor:
-        """Probabilities from rows that were looked up. [batch_size]"""
+        """Return probabilities [batch_size], given the rows that were looked up."""
         products = scaled(values, embeddings)
         flat = self.by_field(batch_size, index, fields, products).flatten(1)
         crossed = flat

@@ -14,7 +14,7 @@ from flambeau.compat.angel.algorithms.parts import (
 
 
 class DeepAndWide(WithFields):
-    """Logistic regression and dense layers over embeddings."""
+    """Logistic regression plus dense layers over embeddings."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class DeepAndWide(WithFields):
         mats: list[Tensor],
         fields: Tensor = IN_ORDER,
     ) -> Tensor:
-        """Probabilities from rows that were looked up. [batch_size]"""
+        """Return probabilities [batch_size], given the rows that were looked up."""
         products = scaled(values, embeddings)
         flat = self.by_field(batch_size, index, fields, products).flatten(1)
         wide = linear(batch_size, index, values, weights)

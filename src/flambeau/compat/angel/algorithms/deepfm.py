@@ -42,7 +42,7 @@ class DeepFM(WithFields):
         mats: list[Tensor],
         fields: Tensor = IN_ORDER,
     ) -> Tensor:
-        """Probabilities from rows that were looked up. [batch_size]"""
+        """Return probabilities [batch_size], given the rows that were looked up."""
         products = scaled(values, embeddings)
         first = linear(batch_size, index, values, weights)
         second = second_order(batch_size, index, products)

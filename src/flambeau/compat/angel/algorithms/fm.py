@@ -9,7 +9,7 @@ from flambeau.compat.angel.algorithms.parts import linear, scaled, second_order
 
 
 class FactorizationMachine(Scriptable):
-    """Logistic regression and the products of all pairs of embeddings."""
+    """Logistic regression plus the dot products of all pairs of embeddings."""
 
     def __init__(self, input_dim: int, embedding_dim: int, n_fields: int = 0):
         super().__init__("fm", "BIAS_WEIGHT_EMBEDDING", input_dim, embedding_dim, n_fields)
@@ -25,13 +25,13 @@ class FactorizationMachine(Scriptable):
         weights: Tensor,
         embeddings: Tensor,
     ) -> Tensor:
-        """Probabilities from rows that were looked up. [batch_size]"""
+        """Return probabilities [batch_size], given the rows that were looked up."""
         first = linear(batch_size, index, values, weights)
         second = second_order(batch_size, index, scaled(values, embeddings))
         return torch.sigmoid(first + second + bias.view(-1))
 
     def forward(self, batch_size: int, index: Tensor, feats: Tensor, values: Tensor) -> Tensor:
-        """Probabilities from rows of its own. [batch_size]"""
+        """Return probabilities [batch_size] with the module's own rows."""
         weights = functional.embedding(feats, self.weights)
         embeddings = functional.embedding(feats, self.embedding)
         return self.forward_(batch_size, index, feats, values, self.bias, weights, embeddings)

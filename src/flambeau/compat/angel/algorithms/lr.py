@@ -23,10 +23,10 @@ class LogisticRegression(Scriptable):
         bias: Tensor,
         weights: Tensor,
     ) -> Tensor:
-        """Probabilities from rows that were looked up. [batch_size]"""
+        """Return probabilities [batch_size], given the rows that were looked up."""
         return torch.sigmoid(linear(batch_size, index, values, weights) + bias.view(-1))
 
     def forward(self, batch_size: int, index: Tensor, feats: Tensor, values: Tensor) -> Tensor:
-        """Probabilities from rows of its own. [batch_size]"""
+        """Return probabilities [batch_size] with the module's own rows."""
         weights = functional.embedding(feats, self.weights)
         return self.forward_(batch_size, index, feats, values, self.bias, weights)

@@ -12,18 +12,18 @@ from flambeau.errors import ConfigError
 
 
 def linear(batch_size: int, index: Tensor, values: Tensor, weights: Tensor) -> Tensor:
-    """The sum of weight x value of each row. [batch_size]"""
+    """Return the sum of weight x value of each row [batch_size]."""
     products = weights.view(-1) * values
     return torch.zeros(batch_size).scatter_add(0, index, products)
 
 
 def scaled(values: Tensor, embeddings: Tensor) -> Tensor:
-    """Embeddings times the values of their ids. [n, dim]"""
+    """Return embeddings times the values of their ids [n, dim]."""
     return embeddings * values.view(-1, 1)
 
 
 def second_order(batch_size: int, index: Tensor, products: Tensor) -> Tensor:
-    """The sum over all pairs of ids in a row of the products of their vectors. [batch_size]"""
+    """Return the sum of the dot products of all pairs of vectors in each row [batch_size]."""
     empty = torch.zeros(batch_size, products.size(1))
     sums = empty.index_add(0, index, products)
     squares = empty.index_add(0, index, products * products)
@@ -31,7 +31,7 @@ def second_order(batch_size: int, index: Tensor, products: Tensor) -> Tensor:
 
 
 def layers(inputs: Tensor, mats: list[Tensor], first: int, count: int) -> Tensor:
-    """`count` dense layers from `mats[first]` on, ReLU between them. [batch_size, last]"""
+    """Apply `count` dense layers from `mats[first]` on, with ReLU between; [batch_size, last]."""
     out = inputs
     for layer in range(count):
         out = out @ mats[first + 2 * layer] + mats[first + 2 * layer + 1]
@@ -43,7 +43,7 @@ def layers(inputs: Tensor, mats: list[Tensor], first: int, count: int) -> Tensor
 def added_by_field(
     batch_size: int, index: Tensor, fields: Tensor, products: Tensor, n_fields: int
 ) -> Tensor:
-    """The sums of the vectors of each field of each row. [batch_size * n_fields, dim]"""
+    """Return the sums of the vectors of each field of each row [batch_size * n_fields, dim]."""
     if fields.numel() > 0:
         low, high = int(fields.min()), int(fields.max())
         if low < 0 or high >= n_fields:
@@ -56,13 +56,13 @@ def added_by_field(
 
 
 def pairs(fields: int) -> tuple[Tensor, Tensor]:
-    """The numbers of the first and second field of each pair. [pairs]"""
+    """Return the numbers of the first and second field of each pair [pairs]."""
     places = torch.triu_indices(fields, fields, offset=1)
     return places[0], places[1]
 
 
 def dense_mats(width: int, dims: list[int]) -> list[Tensor]:
-    """First weights of dense layers: a matrix and a row of zeros for each."""
+    """Return initial weights of dense layers: a matrix and a row of zeros for each."""
     mats = []
     for dim in dims:
         mats += [xavier(width, dim), torch.zeros(1, dim)]
@@ -71,13 +71,13 @@ def dense_mats(width: int, dims: list[int]) -> list[Tensor]:
 
 
 def xavier(rows: int, columns: int) -> Tensor:
-    """A matrix of uniform numbers whose size keeps that of what goes through."""
+    """Return a uniform random matrix (Xavier), with which activations keep their variance."""
     bound = math.sqrt(6.0 / (rows + columns))
     return torch.empty(rows, columns).uniform_(-bound, bound)
 
 
 def require_one_output(fc_dims: list[int]) -> None:
-    """The last dense layer gives the logit."""
+    """Raise `ConfigError` unless the last dense layer has one output, the logit."""
     if fc_dims[-1] != 1:
         shown = " ".join(map(str, fc_dims))
         raise ConfigError(f"--fc_dims {shown}: the last must be 1, the model's output")

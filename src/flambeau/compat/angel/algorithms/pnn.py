@@ -35,7 +35,7 @@ class ProductNetwork(WithMats):
         embeddings: Tensor,
         mats: list[Tensor],
     ) -> Tensor:
-        """Probabilities from rows that were looked up. [batch_size]"""
+        """Return probabilities [batch_size], given the rows that were looked up."""
         vectors = scaled(values, embeddings).view(batch_size, self.n_fields, self.embedding_dim)
         one, other = pairs(self.n_fields)
         products = (vectors[:, one] * vectors[:, other]).sum(2)

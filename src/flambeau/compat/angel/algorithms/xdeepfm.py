@@ -47,11 +47,12 @@ class XDeepFM(WithFields):
         mats: list[Tensor],
         fields: Tensor = IN_ORDER,
     ) -> Tensor:
-        """Probabilities from rows that were looked up. [batch_size]"""
+        """Return probabilities [batch_size], given the rows that were looked up."""
         vectors = self.by_field(batch_size, index, fields, scaled(values, embeddings))
         maps, sums = vectors, [torch.zeros(batch_size, 0)]
         for layer in range(self.cin_layers):
-            # Every map with every field, [batch, maps x fields, dim], weighed into the next maps.
+            # All maps times all fields, [batch, maps x fields, dim], are combined into the next
+            # maps.
             products = (maps.unsqueeze(2) * vectors.unsqueeze(1)).flatten(1, 2)
             maps = torch.relu((products.transpose(1, 2) @ mats[layer]).transpose(1, 2))
             sums.append(maps.sum(2))
