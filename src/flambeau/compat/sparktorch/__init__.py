@@ -1,4 +1,4 @@
-"""SparkTorch's interface, on Flambeau: its modules, names, parameters and defaults."""
+"""SparkTorch's interface on Flambeau: its modules, names, parameters and defaults."""
 
 import importlib
 from typing import Any
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Workers load the criterion from here, and should not load Spark for it.
+    # Workers import the criterion from this package, and should not load Spark for it.
     if name not in _HOME:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     try:

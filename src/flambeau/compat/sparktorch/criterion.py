@@ -9,9 +9,9 @@ from flambeau.data.batch import Batch
 
 @final
 class Criterion:
-    """`criterion(output, label)` with the label as floats, or as classes if it takes no floats.
+    """Loss `criterion(output, label)`; the label is float, or long if that fails.
 
-    Without a label the target is the input (auto-encoder).
+    Without a label, the target is the input (auto-encoder).
     """
 
     def __init__(self, criterion: nn.Module, features: str, label: str | None) -> None:
@@ -19,7 +19,7 @@ class Criterion:
         self._classes = False
 
     def __call__(self, output: Tensor, batch: Batch) -> Tensor:
-        """The loss."""
+        """Return the loss."""
         target: Any = batch[self._target]
         if self._classes:
             return self._of_classes(output, target)
@@ -27,7 +27,7 @@ class Criterion:
             return self._of_numbers(output, target)
         except (RuntimeError, ValueError, IndexError) as error:
             if target.numel() != len(target):
-                raise  # several numbers are no class
+                raise  # several numbers are not a class
             try:
                 loss = self._of_classes(output, target)
             except (RuntimeError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""Networks that are trained already, in Spark."""
+"""Networks that are already trained, as stages of Spark pipelines."""
 
 from pyspark.ml import PipelineModel
 from torch import nn
@@ -8,7 +8,7 @@ from flambeau.compat.sparktorch.util import to_text
 
 
 def convert_to_serialized_torch(network: nn.Module) -> str:
-    """A network as a text, as `SparkTorchModel(modStr=...)` takes it."""
+    """Return a network as text, for `SparkTorchModel(modStr=...)`."""
     return to_text(network)
 
 
@@ -18,7 +18,7 @@ def create_spark_torch_model(
     predictionCol: str = "predicted",  # noqa: N803
     useVectorOut: bool = False,  # noqa: N803
 ) -> SparkTorchModel:
-    """A trained network as a stage of a pipeline."""
+    """Return a trained network as a stage of a pipeline."""
     return SparkTorchModel(
         inputCol=inputCol,
         predictionCol=predictionCol,
@@ -34,6 +34,6 @@ def attach_pytorch_model_to_pipeline(
     predictionCol: str = "predicted",  # noqa: N803
     useVectorOut: bool = False,  # noqa: N803
 ) -> PipelineModel:
-    """A fitted pipeline with a trained network as one more stage."""
+    """Return a fitted pipeline with a trained network as an additional stage."""
     model = create_spark_torch_model(network, inputCol, predictionCol, useVectorOut)
     return PipelineModel(stages=[pipeline_model, model])

@@ -1,4 +1,4 @@
-"""Pipelines that were saved."""
+"""Wrapper of saved pipelines."""
 
 from typing import final
 
@@ -7,11 +7,11 @@ from pyspark.ml import Pipeline, PipelineModel
 
 @final
 class PysparkPipelineWrapper:
-    """Kept for scripts that use it: stages are saved and loaded as what they are."""
+    """Wrapper for existing scripts; stages are saved and loaded directly, without wrapping."""
 
     @staticmethod
     def unwrap(pipeline: Pipeline | PipelineModel) -> Pipeline | PipelineModel:
-        """The pipeline itself: there is nothing to unwrap."""
+        """Return the pipeline itself: there is nothing to unwrap."""
         if not isinstance(pipeline, Pipeline | PipelineModel):
             raise TypeError(f"unwrap takes a Pipeline or PipelineModel, not {pipeline!r}")
         return pipeline

@@ -26,7 +26,7 @@ _OUTPUT = "_sparktorch_output"
 
 
 def _mode(value: Any) -> str:
-    if value == "async":  # what SparkTorch's own text calls it
+    if value == "async":  # the name in SparkTorch's documentation
         warnings.warn(
             "mode='async' is SparkTorch's other name for its synchronous mode, and trains as "
             "mode='synchronous'; mode='hogwild' is asynchronous",
@@ -39,7 +39,7 @@ def _mode(value: Any) -> str:
 
 
 class OutputParams(SettingParams):
-    """Which column a network reads, and what becomes of its output."""
+    """Params for the input column and the output of a network."""
 
     inputCol = Setting("the column with the features", "features", TypeConverters.toString)  # noqa: N815
     predictionCol = Setting("the column for predictions", "predicted", TypeConverters.toString)  # noqa: N815
@@ -51,13 +51,13 @@ class OutputParams(SettingParams):
     )
 
     def getVectorOut(self) -> bool:  # noqa: N802 - SparkTorch's name
-        """Gets `useVectorOut`."""
+        """Return `useVectorOut`."""
         return bool(self.getOrDefault("useVectorOut"))
 
 
 @final
 class SparkTorchModel(OutputParams, Model, MLReadable["SparkTorchModel"], MLWritable):
-    """A trained network. `modStr` is one as a text, by `convert_to_serialized_torch`."""
+    """A trained network. `modStr` is its text, from `convert_to_serialized_torch`."""
 
     def __init__(self, *, modStr: str | None = None, **params: Any) -> None:  # noqa: N803
         super().__init__(**params)
@@ -67,16 +67,16 @@ class SparkTorchModel(OutputParams, Model, MLReadable["SparkTorchModel"], MLWrit
             self._stage = TorchModel.of(network)
 
     def getPytorchModel(self) -> nn.Module:  # noqa: N802
-        """The network with its weights."""
+        """Return the network with its weights."""
         return self._trained().torch()
 
     def write(self) -> StageWriter:
-        """What saves the model."""
+        """Return the writer of the model."""
         return StageWriter(self)
 
     @classmethod
     def read(cls) -> StageReader:
-        """What loads a model."""
+        """Return the reader of models."""
         return StageReader(cls)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
@@ -124,10 +124,10 @@ class SparkTorchModel(OutputParams, Model, MLReadable["SparkTorchModel"], MLWrit
 
 @final
 class SparkTorch(OutputParams, Estimator[SparkTorchModel], MLReadable["SparkTorch"], MLWritable):
-    """Trains the network of `torchObj` (by `serialize_torch_obj`) on a DataFrame.
+    """Estimator that trains the network of `torchObj` (by `serialize_torch_obj`) on a DataFrame.
 
-    `useBarrier`, `port` and `acquireLock` are taken and change nothing: all training is in a
-    barrier stage, servers find ports of their own, and updates need no lock.
+    `useBarrier`, `port` and `acquireLock` are accepted but have no effect: all training runs in a
+    barrier stage, servers choose free ports, and updates need no lock.
     """
 
     labelCol = Setting(  # noqa: N815
@@ -166,20 +166,20 @@ class SparkTorch(OutputParams, Estimator[SparkTorchModel], MLReadable["SparkTorc
     )
 
     def getAqcuireLock(self) -> bool:  # noqa: N802 - SparkTorch's spelling
-        """Gets `acquireLock`."""
+        """Return `acquireLock`."""
         return bool(self.getOrDefault("acquireLock"))
 
     def getBarrier(self) -> bool:  # noqa: N802
-        """Gets `useBarrier`."""
+        """Return `useBarrier`."""
         return bool(self.getOrDefault("useBarrier"))
 
     def write(self) -> StageWriter:
-        """What saves the estimator."""
+        """Return the writer of the estimator."""
         return StageWriter(self)
 
     @classmethod
     def read(cls) -> StageReader:
-        """What loads an estimator."""
+        """Return the reader of estimators."""
         return StageReader(cls)
 
     def _fit(self, dataset: DataFrame) -> SparkTorchModel:
@@ -189,10 +189,10 @@ class SparkTorch(OutputParams, Estimator[SparkTorchModel], MLReadable["SparkTorc
         return self._copyValues(SparkTorchModel())._with(stage)
 
     def _files(self, objects: Mapping[str, Any]) -> None:
-        """All params are texts and numbers."""
+        """Return None: all params are texts and numbers, so no files are needed."""
 
     def _leave(self, path: str) -> None:
-        """Nothing of an estimator stays where it was loaded from."""
+        """Do nothing: an estimator keeps no files where it was loaded from."""
 
     def _load(self, path: str, session: Any) -> None:
-        """The params say all."""
+        """Do nothing: the params are all that is stored."""

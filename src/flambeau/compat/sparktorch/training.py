@@ -1,4 +1,4 @@
-"""From SparkTorch's parameters to those of `TorchEstimator`."""
+"""Conversion of SparkTorch's parameters to those of `TorchEstimator`."""
 
 import functools
 import warnings
@@ -27,13 +27,13 @@ Get = Callable[[str], Any]
 
 
 def train(get: Get, given: TorchObject, dataset: DataFrame) -> TorchModel:
-    """Train the network as the parameters, by name, say."""
+    """Train the network; `get` returns a parameter by name."""
     rounds = _positive(get, "iters") * _positive(get, "partitionShuffles")
     columns = [get("inputCol")] if get("labelCol") is None else [get("inputCol"), get("labelCol")]
     rows = dataset.select(*quoted(columns, dataset))
     workers = _workers(get("partitions"), rows)
     hogwild = get("mode") == "hogwild"
-    # All workers together make one step of all-reduce; without it every step is one worker's.
+    # In one step of all-reduce, all workers take part; in hogwild mode, a step is of one worker.
     round_steps = workers if hogwild else 1
     steps = rounds * round_steps
     stops_early = get("earlyStopPatience") > 0
@@ -93,7 +93,7 @@ def _workers(partitions: int, rows: DataFrame) -> int:
 
 
 def _partitions(frame: DataFrame) -> int:
-    """How many partitions have rows."""
+    """Return the number of partitions that have rows."""
     return frame.select(F.spark_partition_id().alias("number")).distinct().count()
 
 

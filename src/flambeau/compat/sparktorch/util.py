@@ -1,4 +1,4 @@
-"""Networks, and how to train them, as texts."""
+"""Networks with their training settings, as text."""
 
 import base64
 import binascii
@@ -29,7 +29,7 @@ class TorchObject:
 def serialize_torch_obj(
     model: nn.Module, criterion: nn.Module, optimizer: type[Optimizer], **kwargs: Any
 ) -> str:
-    """What `SparkTorch(torchObj=...)` takes: `kwargs` are for the optimizer, which is a class."""
+    """Return the text for `SparkTorch(torchObj=...)`; `kwargs` are for the optimizer class."""
     return to_text(TorchObject(model, criterion, optimizer, kwargs))
 
 
@@ -40,18 +40,18 @@ def serialize_torch_obj_lazy(
     optimizer_params: Mapping[str, Any] | None = None,
     model_parameters: Mapping[str, Any] | None = None,
 ) -> str:
-    """The same from classes: the network is built on the workers."""
+    """Return the same from classes: the network is built on the workers."""
     optimizer_args, model_args = dict(optimizer_params or {}), dict(model_parameters or {})
     return to_text(TorchObject(model, criterion(), optimizer, optimizer_args, model_args))
 
 
 def to_text(obj: Any) -> str:
-    """An object as a text; classes of a script or notebook are in it by value."""
+    """Return an object as text; it contains classes of a script or notebook by value."""
     return base64.b64encode(cloudpickle.dumps(obj)).decode()
 
 
 def from_text(text: str, kind: type[Any], advice: str) -> Any:
-    """The object of a text, which runs code: it has to come from somebody you trust."""
+    """Return the object in a text. This runs code, so the text must be from a trusted source."""
     try:
         found = pickle.loads(base64.b64decode(text, validate=True)) if text else None
     except (binascii.Error, pickle.UnpicklingError, EOFError, ValueError) as error:

@@ -1,1 +1,1 @@
-"""What SparkTorch's own tests import."""
+"""Modules that SparkTorch's own tests import."""
