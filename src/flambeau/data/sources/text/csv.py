@@ -297,7 +297,7 @@ class CsvSource(StreamedSource):
         return self._encoding.stream(lines.open())
 
     def _first_rows(self, lines: _Lines) -> pa.NativeFile:
-        """Return at least the first rows as UTF-8; if bad rows are skipped, whatever is in them."""
+        """Return at least the first rows as UTF-8; if bad rows are skipped, with replaced bytes."""
         if not self._skip or self._encoding.is_utf8:
             return self._open(lines)
         block = next(csv_lines.blocks(lines.open()), b"")
