@@ -12,7 +12,8 @@ from flambeau.errors import CheckpointError
 _CHUNK = 1 << 24
 _THREADS = 4
 
-#: Called regularly during long reads; an exception that it raises ends the reading.
+#: Function that is called regularly during long reads; an exception that it raises ends the
+#: reading.
 Pause = Callable[[], None]
 
 

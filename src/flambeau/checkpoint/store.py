@@ -24,8 +24,8 @@ from flambeau.checkpoint.tensor_file import read_tensors, require_savable, write
 from flambeau.checkpoint.tree import Json, flatten, unflatten
 from flambeau.errors import CheckpointError
 
-#: Waits for files that other processes write into a checkpoint's directory; returns them and the
-#: tables.
+#: Function that waits for files that other processes write into a checkpoint's directory, and
+#: returns these files and the tables.
 Others = Callable[[], tuple[dict[str, FileEntry], dict[str, TableEntry]]]
 
 DENSE = "dense.safetensors"

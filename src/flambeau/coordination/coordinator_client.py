@@ -27,13 +27,14 @@ from flambeau.messaging import Client
 
 HEARTBEAT_SECONDS = 1.0
 
-#: Called with a message and its buffers in the connection's thread, so it must return quickly.
+#: Function that is called with a message and its buffers in the connection's thread, so it must
+#: return quickly.
 Handler = Callable[[Any, Sequence[Any]], None]
 
 
 @final
 class CoordinatorClient:
-    """Connection of one role to the coordinator. All methods are safe to call from any thread."""
+    """Connection of one role to the coordinator. Thread-safe."""
 
     def __init__(self, address: str, secret: bytes, joined: RoleJoined) -> None:
         self._address, self._secret, self._joined = address, secret, joined

@@ -14,8 +14,9 @@ from flambeau.coordination.roles import Message
 class AgentJoined(Message, frozen=True):
     """Message that an agent has started; `shares`: it sees the driver's run directory.
 
-    Agents with the same `machine` can share memory and GPUs, and the `cores` that each of them may
-    use. Each process or thread that has been agent number `agent` has its own `incarnation`.
+    Agents with the same `machine` share its memory and GPUs, and perhaps `cores`, the CPU cores
+    that the agent may use. Each process or thread that has been agent number `agent` has its own
+    `incarnation`.
     """
 
     agent: int

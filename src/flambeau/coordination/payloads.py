@@ -133,7 +133,7 @@ class Site(msgspec.Struct, frozen=True):
 
     Agent `home` has its rows of the job's data frames in files with the descriptors `spooled`.
     `spools` has the numbers of rows in all agents' files, by frame and agent. `spooling` is an id
-    of the time when they were written.
+    that changes whenever these files are written.
     """
 
     run_dir: str = ""

@@ -53,7 +53,7 @@ class StartRoles(Message, frozen=True):
     """Request to start these roles.
 
     `spools` has the numbers of rows in all agents' files, by frame and agent. `spooling` is an id
-    of the time when they were written.
+    that changes whenever these files are written.
     """
 
     roles: list[RoleSpec]

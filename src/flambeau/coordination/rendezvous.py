@@ -53,7 +53,7 @@ class _Waiting:
     until: float
 
 
-#: Sends a reply and its buffers to a peer.
+#: Function that sends a reply and its buffers to a peer.
 Reply = Callable[[bytes, StoreReply, Sequence[bytes]], object]
 
 

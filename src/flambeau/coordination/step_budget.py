@@ -36,7 +36,7 @@ class StepBudget:
         return left
 
     def has_grown(self) -> bool:
-        """Return whether steps were returned since the last call, for any worker to be granted.
+        """Return whether steps that any worker may be granted were returned since the last call.
 
         Otherwise only a worker that has made steps, or has become busy, can be granted any.
         """

@@ -80,7 +80,10 @@ class SlowestClock(Message, frozen=True):
 
 
 class StepGrant(Message, frozen=True):
-    """Number of additional steps that a worker may begin, or fewer. `clock` as in `Assigned`."""
+    """Number of additional steps that a worker may begin; a negative number takes steps back.
+
+    `clock` is as in `Assigned`.
+    """
 
     steps: int
     clock: int | None

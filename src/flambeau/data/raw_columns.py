@@ -33,7 +33,7 @@ class Operations(Protocol):
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch: ...
 
 
-#: Returns the operations that a shorthand stands for, for rows of these types.
+#: Function that returns the operations that a shorthand stands for, for rows of these types.
 Expand = Callable[[Shorthand, pa.Schema], Operations]
 
 

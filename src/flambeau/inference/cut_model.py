@@ -109,7 +109,7 @@ def ghosts(values: Mapping[str, Leaf]) -> dict[str, "Ghost"]:
     return {name: Ghost(value, name) for name, value in values.items() if isinstance(value, Jagged)}
 
 
-class Ghost(Jagged):  # type: ignore[misc]  # nobody else may
+class Ghost(Jagged):  # type: ignore[misc]  # final for all others
     """Placeholder for a jagged argument in a graph, which gets lookup results instead of ids."""
 
     def __init__(self, like: Jagged, name: str) -> None:

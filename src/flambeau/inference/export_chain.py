@@ -19,7 +19,7 @@ from flambeau.inference.export_description import (
 from flambeau.inference.exported_tables import ExportedFile, ExportedTable
 from flambeau.tables.saved.mapped import MappedTable
 
-#: Opens the tables of the checkpoint of a run, for a delta to that checkpoint.
+#: Function that opens the tables of the checkpoint of a run, for a delta to that checkpoint.
 OpenRun = Callable[[Path, Since], dict[str, MappedTable]]
 
 

@@ -185,7 +185,7 @@ def _require_tensors(path: Path, regions: Mapping[str, Region]) -> None:
 class ExportedTable:
     """A table of an export, followed by those that it is a delta to and a checkpoint's table.
 
-    An id without a row reads as `default` [dim]. Threads may read at the same time.
+    An id without a row reads as `default` [dim]. Reading is thread-safe.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ ROWS_AT_ONCE = 1 << 14
 
 @final
 class LoadedExport:
-    """Predictor of an export. Methods may be called from any thread."""
+    """Predictor of an export. Thread-safe."""
 
     def __init__(self, chain: Chain, *, trust: bool) -> None:
         self.folder, self.description = chain.folders[0], chain.newest

@@ -12,7 +12,7 @@ MOST_REASONS = 100
 
 @final
 class Refusals:
-    """Record of refusals in bounded memory. `add` may be called from any thread."""
+    """Record of refusals in bounded memory. `add` is thread-safe."""
 
     def __init__(self, on_refusal: Callable[[str], None] | None) -> None:
         self.counts: Counter[str] = Counter()

@@ -18,7 +18,7 @@ from flambeau.runs.trained_run import load_model, read_settings
 
 @final
 class LoadedRun:
-    """Predictor of a run. Calls from several threads run one after the other."""
+    """Predictor of a run. Thread-safe, but calls run one after the other."""
 
     def __init__(
         self, id: str, model: Any, description: Bound, features: Path | None = None

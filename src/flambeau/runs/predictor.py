@@ -21,7 +21,7 @@ class _Served(Protocol):
 
 @final
 class Predictor:
-    """A trained model for predictions. Threads may use it at the same time.
+    """A trained model for predictions. Thread-safe.
 
     predictor = fb.Predictor.load("exports/clicks")
     predictor.predict({"user": [17], "item": [4]})["probability"]

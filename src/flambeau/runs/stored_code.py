@@ -17,7 +17,10 @@ _OWN = "flambeau."
 
 
 def allow_code(run: RunDirectory, settings: JobSettings, *, trust: bool = False) -> None:
-    """Report that a run's code will run; `UntrustedError` if other users can replace it."""
+    """Warn that code stored in the run will be executed, unless there is none.
+
+    Raise `UntrustedError` if other users can replace the run's code, except with `trust`.
+    """
     refs = [ref for ref in _refs(settings) if ref.value or not (ref.path or "").startswith(_OWN)]
     if refs and not trust:
         _require_private(run)

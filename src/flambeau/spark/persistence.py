@@ -32,7 +32,7 @@ def temporary_folder() -> Path:
         ["/bin/sh", "-c", 'read -r _; rm -rf "$1"', "sh", str(path)],
         stdin=reads,
         cwd="/",
-        start_new_session=True,  # Ctrl-C is for the driver alone
+        start_new_session=True,  # Ctrl-C must not reach it
     )
     os.close(reads)
     atexit.register(_end, remover, writes)

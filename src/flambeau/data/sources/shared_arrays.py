@@ -156,7 +156,7 @@ def _mapped(column: _Column) -> ArrayRef | None:
 
 
 def _file_offset(values: "np.memmap[Any, Any]") -> int:
-    # A view of a memmap keeps the `offset` of the whole, so its address has to tell.
+    # A view of a memmap keeps the `offset` of the whole, so the address is used instead.
     start = np.frombuffer(values._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
     mapped_from = values.offset - values.offset % mmap.ALLOCATIONGRANULARITY
     return mapped_from + values.ctypes.data - start
