@@ -1,4 +1,4 @@
-"""Which ids get a row."""
+"""Admission policies: which ids get a row."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -20,28 +20,28 @@ _ELEVEN = np.uint64(11)
 
 
 class Admission(ABC):
-    """Decides about ids that have no row."""
+    """Policy that decides whether an id without a row gets one."""
 
     @abstractmethod
     def willing(self, ids: Ids) -> Mask:
-        """Which of them the next push is sure to give a row. Changes nothing."""
+        """Return which `ids` are certain to get a row at the next push. Changes nothing."""
 
     @abstractmethod
     def admit(self, ids: Ids, step: int) -> Mask:
-        """Which of these distinct ids, pushed in this step, get a row now."""
+        """Return which of these distinct ids, all pushed at `step`, get a row now."""
 
     def dump(self) -> dict[str, Any]:
-        """What has to be kept, as arrays."""
+        """Return the policy's state as arrays, for a checkpoint."""
         return {}
 
     def load(self, dumps: Sequence[Mapping[str, Any]]) -> None:
-        """Go on from what the shards of a table had dumped; in place of what there was."""
+        """Replace the policy's state with what all shards of a table had dumped."""
         return
 
 
 @final
 class ByCount(Admission):
-    """At the `count`-th push with an id."""
+    """Admission of an id at the `count`-th push that contains it."""
 
     def __init__(self, setting: settings.MinCount) -> None:
         self._count = setting.count
@@ -70,7 +70,7 @@ class ByCount(Admission):
 
 @final
 class ByChance(Admission):
-    """By a coin for each id and step, the same wherever and whenever it is thrown."""
+    """Admission with probability `p`, as a fixed function of table key, step and id."""
 
     def __init__(self, setting: settings.Probability, key: np.uint64) -> None:
         self._p, self._key = setting.p, key
@@ -95,7 +95,7 @@ def _throw_coins(ids: Any, key: Any, step: Any, p: float, out: Any) -> None:
 def build_admission(
     setting: settings.MinCount | settings.Probability | None, key: np.uint64
 ) -> Admission | None:
-    """What a setting asks for; None admits every id. `key` is the table's."""
+    """Build the policy of a setting; None admits every id. `key` is the key of the table."""
     if setting is None:
         return None
     if isinstance(setting, settings.MinCount):

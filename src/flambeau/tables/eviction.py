@@ -1,4 +1,4 @@
-"""Which rows leave: one number a row says when or how often it was trained."""
+"""Eviction policies, which choose rows by one number each: when or how often it was trained."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,15 +17,15 @@ from flambeau.tables.inputs import for_kernels
 from flambeau.tables.slabs import Slabs
 from flambeau.tables.storage import Storage, gather, scatter
 
-#: A table with fewer rows is looked through as a whole; of a larger one, some parts at each push.
+#: Tables with fewer rows are scanned completely for rows to evict, larger ones in parts.
 FEW_ROWS = 1 << 16
 
-#: So many rows of a large table are compared with each other, and at most this share of them
-#: leaves: the least used.
+#: In a large table about this many rows are compared at a time, and at most this share of them, the
+#: least used, is evicted (more only if the capacity requires it).
 SAMPLE = 4096
 SHARE = 1 / 8
 
-#: Rows with this number stay.
+#: Rows with this number are never evicted.
 STAYS = np.iinfo(np.uint32).max
 
 Array = np.ndarray[Any, Any]
@@ -35,9 +35,10 @@ _HALF = np.uint64(32)
 
 
 class Eviction(ABC):
-    """Called at each push, in this order: `trained`, `leaving`, `settle`.
+    """Policy that chooses which rows to remove.
 
-    `step` is the number of the push, `now` its time in seconds.
+    Each push calls `trained`, `leaving` and `settle`, in this order. `step` is the number of the
+    push, `now` its time in seconds.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -48,29 +49,29 @@ class Eviction(ABC):
 
     @abstractmethod
     def trained(self, rows: Rows, step: int, now: float) -> None:
-        """These rows are in the push; they will not leave in it."""
+        """Note that these rows are in the push, so that it does not evict them."""
 
     @abstractmethod
     def leaving(self, incoming: int, step: int, now: float) -> Leaving:
-        """The rows that leave, before `incoming` new ones are made."""
+        """Return the rows to evict before `incoming` new ones are created."""
 
     @abstractmethod
     def settle(self, new_rows: Rows, step: int, now: float) -> None:
-        """The new rows have been made."""
+        """Note that the new rows have been created."""
 
     def load(self, rows: Rows, seen: Array | None, step: int, now: float) -> None:
-        """Rows came from elsewhere, with their numbers or as if they were new."""
+        """Set the numbers of loaded rows to `seen` [n], or as if they were new if it is None."""
         if seen is None:
             self.settle(rows, step, now)
         else:
             scatter(self._seen, rows, for_kernels(seen, np.uint32).reshape(-1, 1))
 
     def dump(self) -> dict[str, Any]:
-        """What has to be kept that is not in rows."""
+        """Return the policy's state that is not stored per row, for a checkpoint."""
         return {"next_part": self._next_part}
 
     def load_dump(self, dump: Mapping[str, Any] | None) -> None:
-        """Go on from what was dumped; None: from the beginning."""
+        """Restore the state that `dump` returned; None starts from the beginning."""
         self._next_part = 0 if dump is None else int(dump.get("next_part", 0))
 
     def _stamp(self, rows: Rows, number: int) -> None:
@@ -80,7 +81,7 @@ class Eviction(ABC):
         return gather(self._seen, rows)[:, 0]
 
     def _next_entries(self, parts: int) -> Leaving:
-        """Of the next so many parts, or up to the last part."""
+        """Return the entries of the next `parts` parts of the index, stopping at the last part."""
         first = self._next_part
         last = min(first + parts, SUBTABLES)
         self._next_part = last % SUBTABLES
@@ -89,7 +90,7 @@ class Eviction(ABC):
 
 @final
 class Expiry(Eviction):
-    """Rows leave that were not trained for some steps or seconds."""
+    """Eviction of rows that were not trained for some steps or seconds."""
 
     def __init__(self, setting: settings.TimeToLive, storage: Storage) -> None:
         super().__init__(storage)
@@ -97,7 +98,7 @@ class Expiry(Eviction):
         self._seconds = setting.seconds or (setting.days or 0.0) * 86400.0
 
     def trained(self, rows: Rows, step: int, now: float) -> None:
-        # Rounded up, so that no row leaves before its time.
+        # Rounded up, so that no row is evicted too early.
         self._stamp(rows, math.ceil(now) if self._steps is None else step)
 
     def leaving(self, incoming: int, step: int, now: float) -> Leaving:
@@ -112,7 +113,7 @@ class Expiry(Eviction):
 
 
 class _Limit(Eviction):
-    """Beyond a number of rows, those with the smallest number leave."""
+    """Eviction of the rows with the smallest numbers when the table exceeds its capacity."""
 
     def __init__(self, setting: settings.Capacity, storage: Storage, shards: int) -> None:
         super().__init__(storage)
@@ -128,7 +129,7 @@ class _Limit(Eviction):
         return self._least_of_parts(excess, max(SHARE, excess / count), self._staying(step))
 
     def _least_of_parts(self, excess: int, share: float, staying: int) -> Leaving:
-        """Some parts at a time: ids are spread at random, so they are a sample of the whole."""
+        """Scan some parts at a time: ids are distributed at random, so each is a sample of all."""
         parts_at_once = math.ceil(SUBTABLES * SAMPLE / len(self._index))
         found: list[Leaving] = []
         left = SUBTABLES
@@ -142,7 +143,7 @@ class _Limit(Eviction):
         return np.concatenate([ids for ids, _ in found]), np.concatenate([r for _, r in found])
 
     def _least(self, ids: Ids, rows: Rows, wanted: int, staying: int) -> Leaving:
-        """So many with the smallest numbers; of equal ones, by a hash, not by who came first."""
+        """Return at most `wanted` rows with the smallest numbers; a hash of the id breaks ties."""
         order = np.empty(ids.size, np.uint64)
         _rank(ids, self._numbers(rows), order)
         may_leave = np.flatnonzero(order < np.uint64(staying) << _HALF)
@@ -152,12 +153,12 @@ class _Limit(Eviction):
 
     @abstractmethod
     def _staying(self, step: int) -> int:
-        """Rows with this number or more are in this push."""
+        """Return the number from which on rows belong to this push and must stay."""
 
 
 @final
 class LeastRecent(_Limit):
-    """Numbers are the steps in which rows were last trained."""
+    """LRU eviction: a row's number is the step in which it was last trained."""
 
     def trained(self, rows: Rows, step: int, now: float) -> None:
         self._stamp(rows, step)
@@ -171,7 +172,10 @@ class LeastRecent(_Limit):
 
 @final
 class LeastOften(_Limit):
-    """Numbers are the pushes that rows were in; during a push its rows are marked to stay."""
+    """LFU eviction: a row's number is how many pushes contained it.
+
+    During a push its rows are marked to stay; `settle` writes their new counts.
+    """
 
     def __init__(self, setting: settings.Capacity, storage: Storage, shards: int) -> None:
         super().__init__(setting, storage, shards)
@@ -193,7 +197,7 @@ class LeastOften(_Limit):
 
 @kernel
 def _rank(ids: Any, numbers: Any, out: Any) -> None:
-    """Numbers that sort by `numbers`, then by id in a random but fixed order."""
+    """Write keys to `out` that sort by `numbers`, then by id in a random but fixed order."""
     for i in range(ids.size):
         out[i] = (np.uint64(numbers[i]) << _HALF) | (mix(ids[i]) >> _HALF)
 
@@ -201,7 +205,7 @@ def _rank(ids: Any, numbers: Any, out: Any) -> None:
 def build_eviction(
     setting: settings.TimeToLive | settings.Capacity | None, storage: Storage, shards: int
 ) -> Eviction | None:
-    """What a setting asks for, for one of so many shards; None keeps every row."""
+    """Build the policy of a setting for one of `shards` shards; None keeps every row."""
     if setting is None:
         return None
     if isinstance(setting, settings.TimeToLive):

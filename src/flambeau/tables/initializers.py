@@ -1,4 +1,4 @@
-"""First values of a row, from (seed, table, id) alone: not from when or where it was made."""
+"""First values of rows, from (seed, table, id) alone: the same whenever and wherever made."""
 
 from typing import Any
 
@@ -21,14 +21,14 @@ _TWO_PI = 6.283185307179586
 
 @inlined
 def _unit(key: Any, column: Any) -> Any:
-    """A number in [0, 1) for one column of a row."""
+    """Return a number in [0, 1) for one column of a row."""
     bits = mix(key + (np.uint64(column) + _ONE) * _GOLDEN)
     return np.float64(bits >> _ELEVEN) * _TO_UNIT
 
 
 @kernel
 def uniform(ids: Any, key: Any, low: float, high: float, out: Any) -> None:
-    """Numbers between `low` and `high`. [n, width]"""
+    """Fill `out` [n, width] with numbers between `low` and `high`."""
     for i in range(ids.size):
         row = mix(np.uint64(ids[i]) ^ key)
         for j in range(out.shape[1]):
@@ -37,7 +37,7 @@ def uniform(ids: Any, key: Any, low: float, high: float, out: Any) -> None:
 
 @kernel
 def normal(ids: Any, key: Any, mean: float, std: float, out: Any) -> None:
-    """Normally distributed numbers (Box-Muller). [n, width]"""
+    """Fill `out` [n, width] with normally distributed numbers (Box-Muller)."""
     for i in range(ids.size):
         row = mix(np.uint64(ids[i]) ^ key)
         for j in range(out.shape[1]):
@@ -46,13 +46,13 @@ def normal(ids: Any, key: Any, mean: float, std: float, out: Any) -> None:
 
 
 def table_key(seed: int, table: str) -> np.uint64:
-    """What tells the rows of one table from those of another."""
+    """Return a key that makes the random numbers of one table differ from those of another."""
     words = np.random.SeedSequence([seed, *table.encode()]).generate_state(1, np.uint64)
     return np.uint64(words[0])
 
 
 def first_values(spec: TableSpec, key: np.uint64, ids: Ids) -> Array:
-    """What new rows begin with, in the type they are stored with. [n, dim]"""
+    """Return the first values [n, dim] of new rows, in the type they are stored in."""
     out = np.empty((ids.size, spec.dim), COMPUTED[spec.dtype])
     setting = spec.initializer
     if setting.kind == "uniform":
@@ -65,7 +65,7 @@ def first_values(spec: TableSpec, key: np.uint64, ids: Ids) -> Array:
 
 
 def default_row(spec: TableSpec) -> Array:
-    """What an id without a row reads as, in the type values are computed with: the mean. [dim]"""
+    """Return the values [dim] of an id without a row, in the compute type: the mean."""
     mean = spec.initializer.value if spec.initializer.kind == "constant" else 0.0
     stored = narrow(np.full((1, spec.dim), mean, COMPUTED[spec.dtype]), spec.dtype)
     return widen(stored, spec.dtype).reshape(spec.dim)

@@ -1,4 +1,4 @@
-"""Batches as kernels take them, whatever memory they came in."""
+"""Conversion of arrays to what kernels accept, whatever memory they came in."""
 
 from typing import Any, final
 
@@ -8,10 +8,10 @@ Array = np.ndarray[Any, Any]
 
 
 def for_kernels(array: Array, dtype: Any) -> Array:
-    """The array as `dtype`, contiguous and aligned, copied only if it must be.
+    """Return the array as `dtype`, contiguous and aligned, copied only if necessary.
 
-    A received buffer is read-only, and kernels are compiled once more for arrays of that kind;
-    since none writes to what it is given, such memory is passed as if it were writable.
+    Received buffers are read-only, and kernels would be compiled a second time for read-only
+    arrays. Since no kernel writes to its inputs, such memory is passed as if it were writable.
     """
     array = np.require(array, dtype, ["C", "A"])
     return array if array.flags.writeable else np.asarray(_SameMemory(array))
@@ -19,7 +19,7 @@ def for_kernels(array: Array, dtype: Any) -> Array:
 
 @final
 class _SameMemory:
-    """What numpy asks for an array, answered with the memory of another."""
+    """Array interface that presents the memory of another array as writable."""
 
     def __init__(self, array: Array) -> None:
         address, _ = array.__array_interface__["data"]

@@ -17,12 +17,13 @@ Array = np.ndarray[Any, Any]
 
 
 class RowOptimizer(ABC):
-    """Changes rows by their gradients. `lr` and `step` come with each push.
+    """Optimizer that updates rows by their gradients; each push passes `lr` and `step`.
 
-    `clip` limits the norm of a row's gradient; `weight_decay` is added to the gradient.
+    `clip` limits the norm of a row's gradient; `weight_decay` times the row is added to the
+    gradient.
     """
 
-    #: Numbers of state per row: this many times the dimension, plus this many.
+    #: Size of a row's state: `per_column` numbers per column, plus `per_row` numbers.
     per_column: ClassVar[int] = 0
     per_row: ClassVar[int] = 0
 
@@ -30,18 +31,18 @@ class RowOptimizer(ABC):
         self.lr, self.weight_decay, self.clip = lr, weight_decay, clip
 
     def state_width(self, dim: int) -> int:
-        """Numbers of state for a row of `dim` values."""
+        """Return how many numbers of state a row of `dim` values has."""
         return self.per_column * dim + self.per_row
 
     @property
     def first_state(self) -> float:
-        """What state begins with."""
+        """Initial value of all numbers of the state."""
         return 0.0
 
     def update(
         self, rows: Array, grads: Array, values: Place, state: Place, lr: float, step: int
     ) -> None:
-        """Apply gradients [n, dim] to distinct rows."""
+        """Apply gradients [n, dim] to distinct rows, in place."""
         kind = grads.dtype.type
         if self.clip is not None:
             given, grads = grads, np.empty_like(grads)
@@ -59,12 +60,12 @@ class RowOptimizer(ABC):
         step: int,
         kind: Any,
     ) -> None:
-        """Call the kernel with numbers of the right `kind`."""
+        """Call the kernel with scalars of the gradients' type, `kind`."""
 
 
 @final
 class Sgd(RowOptimizer):
-    """Plain gradient descent."""
+    """Plain stochastic gradient descent."""
 
     def __init__(self, lr: float = 0.01, **shared: Any) -> None:
         super().__init__(lr, **shared)
@@ -102,13 +103,13 @@ class Momentum(_Momentum):
 
 @final
 class Nesterov(_Momentum):
-    """Momentum that looks ahead."""
+    """Gradient descent with Nesterov momentum."""
 
     nesterov = True
 
 
 class _Accumulating(RowOptimizer):
-    """Divides by the root of what has been accumulated."""
+    """Optimizers that divide by the root of the accumulated squares of gradients."""
 
     kernel: ClassVar[Any]
 
@@ -136,7 +137,7 @@ class _Accumulating(RowOptimizer):
 
 @final
 class Adagrad(_Accumulating):
-    """One accumulator per number."""
+    """Adagrad with one accumulator per number."""
 
     per_column = 1
     kernel = staticmethod(updates.adagrad)
@@ -144,7 +145,7 @@ class Adagrad(_Accumulating):
 
 @final
 class RowwiseAdagrad(_Accumulating):
-    """One accumulator per row: a sixteenth of the state at 16 columns."""
+    """Adagrad with one accumulator per row: a sixteenth of the state at 16 columns."""
 
     per_row = 1
     kernel = staticmethod(updates.rowwise_adagrad)
@@ -185,12 +186,12 @@ class _Adam(RowOptimizer):
 
 @final
 class Adam(_Adam):
-    """Lazy Adam: rows without a gradient keep still."""
+    """Lazy Adam: rows without a gradient do not change."""
 
 
 @final
 class AdamW(_Adam):
-    """Lazy Adam with decay of the weights themselves."""
+    """Lazy Adam with decoupled weight decay."""
 
     decoupled = True
 
@@ -200,7 +201,7 @@ class AdamW(_Adam):
 
 @final
 class RmsProp(RowOptimizer):
-    """Divides by a running root mean square."""
+    """RMSprop: divides by a running root mean square of the gradients."""
 
     per_column = 1
 
@@ -225,7 +226,7 @@ class RmsProp(RowOptimizer):
 
 @final
 class Ftrl(RowOptimizer):
-    """Follow the regularised leader; `l1` makes rows sparse."""
+    """FTRL (follow the regularised leader); `l1` makes rows sparse."""
 
     per_column = 2
 
@@ -269,7 +270,7 @@ _SHARED = ("weight_decay", "clip")
 
 
 def build_row_optimizer(spec: OptimizerSpec) -> RowOptimizer:
-    """The optimizer that a setting names; unknown arguments are an error that names them."""
+    """Build the optimizer of a setting; raise `ConfigError` for unknown names and arguments."""
     if spec.name not in OPTIMIZERS:
         hint = nearest(spec.name, OPTIMIZERS)
         raise ConfigError(f"'{spec.name}' is not an optimizer for tables; {hint}")

@@ -1,4 +1,4 @@
-"""Half-precision values: stored as 16 bits, computed with as float32."""
+"""Half-precision values: stored in 16 bits, computed in float32."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-#: How values of each type are stored (halves as their bits), and what they are computed with.
+#: The types in which values are stored (halves as their bits) and computed.
 STORED = {"fp32": np.float32, "fp64": np.float64, "fp16": np.uint16, "bf16": np.uint16}
 COMPUTED = {"fp32": np.float32, "fp64": np.float64, "fp16": np.float32, "bf16": np.float32}
 
 
 def widen(stored: Array, dtype: str) -> Array:
-    """Stored values as they are computed with."""
+    """Return stored values in the type they are computed in; float32 and float64 are not copied."""
     if dtype == "bf16":
         return (stored.astype(np.uint32) << 16).view(np.float32)
     if dtype == "fp16":
@@ -21,7 +21,7 @@ def widen(stored: Array, dtype: str) -> Array:
 
 
 def narrow(values: Array, dtype: str) -> Array:
-    """Values as they are stored, rounded to the nearest (ties to even)."""
+    """Return values in the type they are stored in, rounded to nearest (ties to even)."""
     if dtype == "bf16":
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16

@@ -1,4 +1,4 @@
-"""Moving rows between slabs and batches."""
+"""Kernels that move rows between slabs and batches."""
 
 from typing import Any
 
@@ -9,29 +9,29 @@ _LINE = 64
 
 @inlined
 def address_of(slabs: Any, shift: Any, row: Any, row_bytes: Any) -> Any:
-    """Where a row begins. `slabs` and `shift` are a `slabs.Place`.
+    """Return the address of a row. `slabs` and `shift` are the parts of a `slabs.Place`.
 
-    Kernels take a place apart before their loops: inside, that would count references each time.
+    Kernels unpack a place before their loops: inside, it would count references each time.
     """
     return slabs[row >> shift] + (row & ((1 << shift) - 1)) * row_bytes
 
 
 @inlined
 def row_in(slabs: Any, shift: Any, row: Any, width: Any, like: Any) -> Any:
-    """A row as an array of `width` numbers of the type of `like`."""
+    """Return a row as an array of `width` numbers of the type of `like`, without a copy."""
     address = address_of(slabs, shift, row, width * like.itemsize)
     return carray(pointer(address), (width,), like.dtype)
 
 
 @inlined
 def later(rows: Any, i: Any) -> Any:
-    """The row, or id, whose turn comes some time after the i-th."""
+    """Return the row, or id, that a loop reaches `AHEAD` items after the i-th, to prefetch it."""
     return rows[min(i + AHEAD, rows.size - 1)]
 
 
 @inlined
 def prefetch_row(slabs: Any, shift: Any, row: Any, row_bytes: Any) -> Any:
-    """Ask for the memory of a row, if it is not -1."""
+    """Prefetch the memory of a row, unless it is -1."""
     if row >= 0:
         address = address_of(slabs, shift, row, row_bytes)
         end = address + row_bytes
@@ -42,7 +42,7 @@ def prefetch_row(slabs: Any, shift: Any, row: Any, row_bytes: Any) -> Any:
 
 @kernel
 def gather(rows: Any, out: Any, default: Any, place: Any) -> None:
-    """`out[i]` becomes row `rows[i]`, or `default` where that is -1. [n, width]"""
+    """Copy row `rows[i]` to `out[i]` [n, width], or `default` where the row is -1."""
     slabs, shift = place
     width = out.shape[1]
     for i in range(rows.size):
@@ -54,7 +54,7 @@ def gather(rows: Any, out: Any, default: Any, place: Any) -> None:
 
 @kernel
 def scatter(rows: Any, values: Any, place: Any) -> None:
-    """Row `rows[i]` becomes `values[i]`; rows of -1 are left out."""
+    """Copy `values[i]` [n, width] to row `rows[i]`; skip rows that are -1."""
     slabs, shift = place
     width = values.shape[1]
     for i in range(rows.size):
@@ -67,7 +67,7 @@ def scatter(rows: Any, values: Any, place: Any) -> None:
 
 @kernel
 def sum_by(inverse: Any, values: Any, out: Any) -> None:
-    """Add `values[i]` to `out[inverse[i]]`."""
+    """Add `values[i]` to `out[inverse[i]]` for each i."""
     width = values.shape[1]
     for i in range(inverse.size):
         target = inverse[i]

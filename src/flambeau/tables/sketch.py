@@ -1,4 +1,4 @@
-"""How often ids have appeared, roughly, in a fixed number of bytes."""
+"""Approximate counts of how often ids have appeared, in a fixed number of bytes."""
 
 from typing import Any, final
 
@@ -8,7 +8,7 @@ from flambeau.kernels.compiled import AHEAD, inlined, kernel, prefetch
 from flambeau.kernels.mixing import mix
 from flambeau.tables.index.ids import Ids
 
-#: Each id has one cell in each of so many equal parts of the sketch.
+#: Each id has one cell in each of this many equal parts of the sketch.
 HASHES = 4
 
 Counts = np.ndarray[Any, np.dtype[np.uint8]]
@@ -21,25 +21,25 @@ _ONE = np.uint8(1)
 
 @final
 class CountMinSketch:
-    """Counts up to 255; never too few, and too many only where ids share all their cells."""
+    """Count-min sketch of counts up to 255: never too low, too high only if ids share all cells."""
 
     def __init__(self, cells: int) -> None:
         self.cells = np.zeros((HASHES, cells // HASHES), np.uint8)
 
     def estimate(self, ids: Ids) -> Counts:
-        """How often each id was added. Changes nothing."""
+        """Return how often each id was added. Changes nothing."""
         out = np.empty(ids.size, np.uint8)
         _estimate(ids, self.cells, out)
         return out
 
     def add(self, ids: Ids) -> Counts:
-        """Count each of distinct ids once more; the counts then, whatever the order of `ids`."""
+        """Count each of distinct ids once more; return the new counts. Order is irrelevant."""
         counts = self.estimate(ids)
         _raise_above(ids, self.cells, counts)
         return counts
 
     def merge(self, cells: np.ndarray[Any, Any]) -> None:
-        """Include what another sketch of the same size has counted, of other ids."""
+        """Include the counts of another sketch of the same size, which counted other ids."""
         np.maximum(self.cells, cells, out=self.cells)
 
 
@@ -50,7 +50,7 @@ def _first(wanted: Any) -> Any:
 
 @inlined
 def _cell(bits: Any, lane: Any, width: Any) -> Any:
-    """One cell per lane, all from one hash: its halves are start and stride."""
+    """Return the cell of a lane; all lanes share one hash, whose halves are start and stride."""
     both = bits + np.uint64(lane) * ((bits << _HALF) | np.uint64(1))
     return np.int64(((both >> _HALF) * np.uint64(width)) >> _HALF)
 
@@ -77,7 +77,7 @@ def _estimate(wanted: Any, cells: Any, out: Any) -> None:
 
 @kernel
 def _raise_above(wanted: Any, cells: Any, counts: Any) -> None:
-    """Count up, up to the most; only cells that were the least of an id have to be raised."""
+    """Raise each id's count by one, up to 255, changing only the cells that are below it."""
     for i in range(wanted.size):
         _prefetch_cells(wanted, i + AHEAD, cells)
         bits = _first(wanted[i])

@@ -1,4 +1,4 @@
-"""Rows of numbers in large pieces of memory that are added as needed and never moved."""
+"""Storage of rows in large pieces of memory that are added as needed and never moved."""
 
 import mmap
 import os
@@ -8,11 +8,11 @@ from typing import Any, final
 
 import numpy as np
 
-#: As large as a huge page, so that little memory is set aside that no row uses yet.
+#: The size of a huge page in bytes, so that little memory is reserved before rows use it.
 SLAB_BYTES = 2 << 20
-#: Files are sparse, but each needs a descriptor.
+#: Larger, since each file needs a descriptor; files are sparse, so unused space costs nothing.
 FILE_BYTES = 64 << 20
-#: Slabs are cut from larger pieces of address space, which the system gives huge pages to.
+#: Slabs are cut from larger pieces of address space, for which the system provides huge pages.
 REGION_BYTES = 64 << 20
 
 #: Where rows are, as kernels take it: addresses of slabs, and the number of row bits within one.
@@ -20,7 +20,7 @@ Place = tuple[np.ndarray[Any, np.dtype[np.int64]], int]
 
 
 def place_of(array: np.ndarray[Any, Any]) -> Place:
-    """An array [rows, width] as if it were the only slab; it must outlive the use of its place."""
+    """Return an array [rows, width] as if it were the only slab; the caller must keep it alive."""
     return np.array([array.ctypes.data]), 62
 
 
@@ -28,9 +28,9 @@ def place_of(array: np.ndarray[Any, Any]) -> Place:
 class Slabs:
     """Rows of `width` numbers. Row r is in slab `r >> shift`, at `(r & (1 << shift) - 1)`.
 
-    New rows are zero. With a `directory`, slabs are mapped from files there that have no name, so
-    that a table may be larger than memory; otherwise they are anonymous and ask for huge pages,
-    which make look-ups in large tables a third faster.
+    New rows are zero. With a `directory`, slabs are mapped from unnamed files in it, so that a
+    table may be larger than memory; otherwise they are anonymous and request huge pages, which make
+    lookups in large tables a third faster.
     """
 
     def __init__(self, width: int, dtype: Any, directory: Path | None = None) -> None:
@@ -45,17 +45,17 @@ class Slabs:
 
     @property
     def place(self) -> Place:
-        """Where the rows are, until more are reserved."""
+        """Where the rows are; valid until more are reserved."""
         return self.addresses, self.shift
 
     @property
     def rows(self) -> int:
-        """How many rows fit into the slabs that exist."""
+        """Number of rows that fit into the existing slabs."""
         return int(len(self._slabs) << self.shift)
 
     @property
     def nbytes(self) -> int:
-        """Memory set aside; the operating system provides it when it is first touched."""
+        """Memory reserved in bytes; the operating system provides it on first use."""
         return sum(slab.nbytes for slab in self._slabs)
 
     def reserve(self, rows: int) -> None:
@@ -66,7 +66,7 @@ class Slabs:
             self.addresses = np.array([slab.ctypes.data for slab in self._slabs])
 
     def slab(self, number: int) -> np.ndarray[Any, Any]:
-        """One slab as an array [rows, width]; not a copy."""
+        """Return one slab as an array [rows, width], without a copy."""
         return self._slabs[number]
 
     def _new_slab(self) -> np.ndarray[Any, Any]:
@@ -88,8 +88,8 @@ class Slabs:
 
 
 def _map_anonymous(size: int) -> np.ndarray[Any, Any]:
-    """Zeroes that begin where a huge page may."""
-    # Private, because memory that could be shared gets no huge pages.
+    """Return zeroed memory that starts on a huge page boundary."""
+    # Private, because shared memory gets no huge pages.
     memory = mmap.mmap(-1, size + SLAB_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)

@@ -1,4 +1,4 @@
-"""Where a table's rows are: the index, and what is kept for each row."""
+"""Storage of a table: the index, and what is kept for each row."""
 
 import tempfile
 from pathlib import Path
@@ -17,9 +17,9 @@ Array = np.ndarray[Any, Any]
 
 @final
 class Storage:
-    """The index, and for each row its values, its optimizer's state and, if asked, `seen`.
+    """The index, and for each row its values, its optimizer's state and, with eviction, `seen`.
 
-    `seen` is one uint32 a row that says when or how often it was trained.
+    `seen` is one uint32 per row: when or how often it was trained.
     """
 
     def __init__(self, spec: TableSpec, state_width: int, directory: Path | None) -> None:
@@ -33,7 +33,7 @@ class Storage:
 
     @property
     def nbytes(self) -> int:
-        """Memory set aside for the index and the rows."""
+        """Memory of the index and the rows, in bytes."""
         return self.index.nbytes + sum(slabs.nbytes for slabs in self._columns())
 
     def reserve(self) -> None:
@@ -48,7 +48,7 @@ class Storage:
 def gather(
     slabs: Slabs, rows: Rows, default: Array | None = None, out: Array | None = None
 ) -> Array:
-    """What is in rows [n, width], copied (to `out`); `default` for rows that are -1."""
+    """Return the contents of rows [n, width], copied (to `out` if given); `default` for -1."""
     if default is None:
         default = np.empty(slabs.width, slabs.dtype)
     if out is None:
@@ -58,5 +58,5 @@ def gather(
 
 
 def scatter(slabs: Slabs, rows: Rows, values: Array) -> None:
-    """Put `values` [n, width] into rows."""
+    """Write `values` [n, width] to rows."""
     row_kernels.scatter(rows, values, slabs.place)

@@ -1,4 +1,4 @@
-"""One embedding table: rows for ids, changed by gradients."""
+"""An embedding table in one process: rows for ids, updated by gradients."""
 
 import time
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 @final
 @dataclass(frozen=True)
 class TableCounters:
-    """How large a table is, and what became of ids: how many got a row, were turned away, left."""
+    """Size of a table in rows and bytes, and how many ids were admitted, rejected and evicted."""
 
     rows: int
     bytes: int
@@ -42,10 +42,10 @@ class TableCounters:
 
 @final
 class Table:
-    """A growing table in this process. Not for use by several threads at once.
+    """Growing table in this process, not safe for use by several threads at once.
 
-    Values are given and gradients taken in `dtype`, the type they are computed with. `shards` is
-    how many tables like this one hold the whole, each a part of its ids.
+    Values are returned and gradients expected in `dtype`, the compute type. `shards` is the number
+    of tables that together hold the whole, each a part of its ids.
     """
 
     def __init__(
@@ -76,22 +76,22 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        """Memory set aside for index, values and state."""
+        """Memory of index, values and state in bytes."""
         return self._storage.nbytes
 
     @property
     def counters(self) -> TableCounters:
-        """Sizes now, and counts since the table was made."""
+        """Current sizes, and counts since the table was created."""
         return TableCounters(len(self), self.nbytes, self._admitted, self._rejected, self._evicted)
 
     @property
     def updates_by_row(self) -> bool:
-        """Whether an update may be taken apart: what becomes of a row does not depend on others."""
+        """Whether an update may be split: no row's update depends on other rows."""
         return self._admission is None and self._eviction is None
 
     @property
     def track_touched(self) -> bool:
-        """Whether the table remembers what changes, for snapshots of that alone."""
+        """Whether the table records changes, for snapshots of only the changed rows."""
         return self._touched is not None
 
     @track_touched.setter
@@ -101,10 +101,10 @@ class Table:
             self._touched = Touched(self._storage.index) if wanted else None
 
     def pull(self, ids: Ids, *, training: bool, out: Array | None = None) -> Array:
-        """The rows of `ids` [n, dim], in `out` if they are stored as it is; changes nothing.
+        """Return the rows of `ids` [n, dim], in `out` if it has the stored type. Changes nothing.
 
-        An id without a row reads as the default row, but when `training` and the next push would
-        give it a row, as the first values of that row.
+        An id without a row reads as the default row. When `training`, an id that will get a row at
+        the next push reads as the first values of that row.
         """
         ids = for_kernels(ids, np.int64)
         storage, rows = self._storage, np.empty(ids.size, np.int64)
@@ -132,8 +132,8 @@ class Table:
         """Apply the gradients [n, dim] of distinct `ids`.
 
         An id without a row gets one first, if it is admitted; else its gradient is dropped. `step`
-        is the number of this update, from 1 (else one more than the last); `now` is in seconds, for
-        rows that expire.
+        is the number of this update, from 1 (default: one more than the last); `now` is the time in
+        seconds, for rows that expire.
         """
         assert grads.shape == (ids.size, self.spec.dim), "a gradient for each id"
         self.steps = self.steps + 1 if step is None else step
@@ -157,8 +157,8 @@ class Table:
     ) -> None:
         """Set the rows of `ids` to `values` [n, dim], whether or not they would be admitted.
 
-        `values` are as they are stored or as they are computed with. Without `state` [n, width]
-        the optimizer starts anew; without `seen` [n] rows count as trained now, once.
+        `values` are in the stored or in the compute type. Without `state` [n, width] the optimizer
+        starts from its initial state; without `seen` [n] rows count as trained now, once.
         """
         storage = self._storage
         ids = for_kernels(ids, np.int64)
@@ -174,17 +174,18 @@ class Table:
             self._touched.changed(rows)
 
     def forget(self, ids: Ids) -> None:
-        """Take the rows of `ids` out, where they have some."""
+        """Remove the rows of those `ids` that have one."""
         ids = for_kernels(ids, np.int64)
         rows = self._storage.index.find(ids)
         there = rows >= 0
         self._remove(ids[there], rows[there])
 
     def begin_snapshot(self, touched_only: bool = False) -> TableSnapshot:
-        """What is in the table now, to be taken in pieces while it goes on changing.
+        """Return a snapshot of the current rows, to read in pieces while the table changes.
 
-        `touched_only`: just the rows that changed since the last full snapshot that was completed,
-        and the ids that left; needs `track_touched`. There can be one snapshot at a time.
+        `touched_only` limits it to the rows that changed and the ids that were removed since the
+        last completed full snapshot; it needs `track_touched`. Only one snapshot may be open at a
+        time.
         """
         assert self._snapshot is None, "the last snapshot is neither finished nor abandoned"
         index, touched = self._storage.index, self._touched
@@ -200,7 +201,7 @@ class Table:
         return snapshot
 
     def state_dump(self) -> dict[str, Any]:
-        """All that is not rows, as numbers and arrays that `state_load` takes."""
+        """Return everything but the rows, as numbers and arrays that `state_load` takes."""
         dump: dict[str, Any] = {
             "steps": self.steps,
             "admitted": self._admitted,
@@ -214,9 +215,9 @@ class Table:
         return dump
 
     def state_load(self, dumps: Sequence[dict[str, Any]], shard: int) -> None:
-        """Go on from what the shards of a table had dumped, be they as many as now or not.
+        """Restore what the shards of a table had dumped, whatever their number.
 
-        Counts are for all shards together: the first has them, the others begin with none.
+        Counts are for all shards together: the first shard takes them, the others start at 0.
         """
         self.steps = max(int(dump["steps"]) for dump in dumps)
         counted = dumps if shard == 0 else []
@@ -229,7 +230,7 @@ class Table:
             self._eviction.load_dump(dumps[shard] if len(dumps) == self._shards else None)
 
     def _fill_in(self, ids: Ids, rows: Rows, out: Array) -> None:
-        """First values for ids that the next push would give a row."""
+        """Write first values to `out` for ids that would get a row at the next push."""
         missing = np.flatnonzero(rows < 0)
         if self._admission is not None:
             missing = missing[self._admission.willing(ids[missing])]
@@ -245,7 +246,7 @@ class Table:
         return rows
 
     def _rows_for_admitted(self, ids: Ids, now: float) -> Rows:
-        """Rows of ids, -1 for those that are turned away, after others have made room."""
+        """Return the rows of ids, -1 for rejected ones, evicting other rows to make room."""
         rows = self._storage.index.find(ids)
         missing = np.flatnonzero(rows < 0)
         if self._snapshot is not None:
@@ -320,7 +321,7 @@ class Table:
             self._update_halves(rows, grads, lr)
 
     def _update_halves(self, rows: Rows, grads: Array, lr: float) -> None:
-        """Update copies in float32, then round them back."""
+        """Update float32 copies of half-precision rows, then round them back."""
         storage = self._storage
         values = widen(gather(storage.values, rows), self.spec.dtype)
         state = gather(storage.state, rows)

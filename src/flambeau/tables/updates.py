@@ -1,9 +1,9 @@
 """One fused kernel per optimizer: read a row, its state and its gradient, write row and state.
 
-`values` and `state` say where rows are (`slabs.Place`), `rows` are the distinct rows to change and
-`grads` their gradients [n, dim]. A row's state is [slots * dim] numbers; where an optimizer has two
-slots the second begins at `dim`. Numbers are passed in the values' own precision, or the loops
-would not vectorise.
+`values` and `state` are the places of rows (`slabs.Place`), `rows` are the distinct rows to change
+and `grads` their gradients [n, dim]. A row's state is [slots * dim] numbers; an optimizer with two
+slots has the second at `dim`. Scalars are passed in the precision of the values, or the loops would
+not vectorise.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from flambeau.tables.row_kernels import later, prefetch_row, row_in
 
 @kernel
 def sgd(rows: Any, grads: Any, values: Any, lr: Any, decay: Any) -> None:
-    """v -= lr (g + decay v)"""
+    """Apply SGD: v -= lr (g + decay v)."""
     v_slabs, v_shift = values
     dim = grads.shape[1]
     for i in range(rows.size):
@@ -37,7 +37,7 @@ def momentum(
     mu: Any,
     nesterov: bool,
 ) -> None:
-    """m = mu m + g; v -= lr m (nesterov: lr (g + mu m))"""
+    """Apply momentum: m = mu m + g; v -= lr m (nesterov: lr (g + mu m))."""
     v_slabs, v_shift = values
     s_slabs, s_shift = state
     dim = grads.shape[1]
@@ -62,7 +62,7 @@ def adagrad(
     decay: Any,
     eps: Any,
 ) -> None:
-    """a += g^2; v -= lr g / (sqrt(a) + eps)"""
+    """Apply Adagrad: a += g^2; v -= lr g / (sqrt(a) + eps)."""
     v_slabs, v_shift = values
     s_slabs, s_shift = state
     dim = grads.shape[1]
@@ -87,7 +87,7 @@ def rowwise_adagrad(
     decay: Any,
     eps: Any,
 ) -> None:
-    """a += mean(g^2), one number a row; v -= lr g / (sqrt(a) + eps)"""
+    """Apply row-wise Adagrad, one `a` per row: a += mean(g^2); v -= lr g / (sqrt(a) + eps)."""
     v_slabs, v_shift = values
     s_slabs, s_shift = state
     dim = grads.shape[1]
@@ -119,7 +119,7 @@ def adam(
     beta2: Any,
     eps: Any,
 ) -> None:
-    """Lazy Adam: only rows with a gradient move, as in torch's SparseAdam.
+    """Apply lazy Adam: only rows with a gradient change, as in torch's SparseAdam.
 
     `rate` is lr sqrt(1 - beta2^t) / (1 - beta1^t); `shrink` is 1 - lr weight_decay for AdamW.
     """
@@ -152,7 +152,7 @@ def rmsprop(
     alpha: Any,
     eps: Any,
 ) -> None:
-    """a = alpha a + (1 - alpha) g^2; v -= lr g / (sqrt(a) + eps)"""
+    """Apply RMSprop: a = alpha a + (1 - alpha) g^2; v -= lr g / (sqrt(a) + eps)."""
     v_slabs, v_shift = values
     s_slabs, s_shift = state
     dim = grads.shape[1]
@@ -179,7 +179,7 @@ def ftrl(
     l2: Any,
     beta: Any,
 ) -> None:
-    """FTRL-Proximal with per-coordinate rates; the state is z, then n."""
+    """Apply FTRL-Proximal with per-coordinate rates; the state is z, then n."""
     v_slabs, v_shift = values
     s_slabs, s_shift = state
     dim = grads.shape[1]
@@ -204,7 +204,7 @@ def ftrl(
 
 @kernel
 def clipped(grads: Any, limit: Any, out: Any) -> None:
-    """`out` becomes the gradients, those whose norm exceeds `limit` scaled down to it."""
+    """Write the gradients to `out`, scaling down those whose norm exceeds `limit`."""
     for i in range(grads.shape[0]):
         total = grads.dtype.type(0)
         for j in range(grads.shape[1]):

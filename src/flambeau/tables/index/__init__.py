@@ -1,1 +1,1 @@
-"""From ids to positions: hashing, the growing index, distinct ids of a batch."""
+"""The index from ids to rows: hashing, growing sub-tables, and the distinct ids of a batch."""

@@ -1,4 +1,4 @@
-"""One bit for each row of a table."""
+"""A bit set with one bit per row of a table."""
 
 from typing import Any, final
 
@@ -22,39 +22,42 @@ _BYTES = np.uint64(0x0101010101010101)
 
 @final
 class RowBits:
-    """Bits of rows 0 to 64 `words.size` - 1; they begin unset."""
+    """Bits of rows 0 to 64 `words.size` - 1, all unset at first."""
 
     def __init__(self, rows: int = 0) -> None:
         self.words = np.zeros(-(-rows // 64), np.uint64)
 
     def inverted(self) -> "RowBits":
-        """The opposite of every bit, in memory of its own."""
+        """Return a copy with every bit inverted."""
         other = RowBits()
         other.words = ~self.words
         return other
 
     def cover(self, rows: int) -> None:
-        """Have a bit for rows 0 to `rows` - 1."""
+        """Grow to have a bit for rows 0 to `rows` - 1."""
         if rows > self.words.size * 64:
             grown = np.zeros(max(-(-rows // 64), 2 * self.words.size), np.uint64)
             grown[: self.words.size] = self.words
             self.words = grown
 
     def claim(self, rows: Rows) -> Rows:
-        """Set bits; at which positions of `rows` one was unset. Rows without a bit count as set."""
+        """Set bits; return the positions in `rows` of those that were unset.
+
+        A row without a bit counts as set.
+        """
         out = np.empty(rows.size, np.int64)
         return out[: _claim(rows, self.words, out)]
 
     def clear(self, rows: Rows) -> None:
-        """Unset bits."""
+        """Unset the bits of `rows`."""
         _clear(rows, self.words)
 
     def count(self) -> int:
-        """How many are set."""
+        """Return the number of set bits."""
         return int(_count(self.words))
 
     def add(self, other: "RowBits") -> None:
-        """Set what is set in `other`."""
+        """Set every bit that is set in `other`, growing if necessary."""
         self.cover(other.words.size * 64)
         self.words[: other.words.size] |= other.words
 
@@ -84,7 +87,7 @@ def _clear(rows: Any, words: Any) -> None:
 
 @kernel
 def _count(words: Any) -> Any:
-    """Pairs of bits, then groups of four and eight are added up, in all of a word at once."""
+    """Count the set bits of each word in parallel: in pairs, then in groups of four and eight."""
     total = 0
     for i in range(words.size):
         left = words[i]

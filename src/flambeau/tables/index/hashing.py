@@ -1,4 +1,4 @@
-"""One hash of an id decides everything about its place: shard, sub-table and position."""
+"""The hash that decides where an id is stored: its shard, sub-table and position."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from flambeau.kernels.compiled import kernel
 from flambeau.kernels.mixing import mix
 from flambeau.tables.index.ids import Ids
 
-#: Bits of the hash that choose the sub-table; the shard is chosen by others.
+#: Number of hash bits that choose the sub-table; other bits choose the shard.
 SUBTABLE_BITS = 10
 
 _SHARD_SHIFT = np.uint64(SUBTABLE_BITS)
@@ -17,7 +17,7 @@ _SHARD_MASK = np.uint64((1 << 22) - 1)
 
 @kernel
 def shards_of(ids: Ids, shards: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Which of `shards` servers holds each id."""
+    """Return which of `shards` shards holds each id."""
     out = np.empty(ids.size, np.int32)
     for i in range(ids.size):
         out[i] = np.int32(((mix(ids[i]) >> _SHARD_SHIFT) & _SHARD_MASK) % np.uint64(shards))

@@ -1,4 +1,4 @@
-"""Which of some ids are among others; asked for the same ids again, it remembers."""
+"""Positions of ids that are among other ids, with a cache for repeated queries."""
 
 from collections import deque
 from typing import Any, final
@@ -8,7 +8,7 @@ import numpy as np
 from flambeau.tables.index.ids import Ids
 from flambeau.tables.index.unique_ids import Slots, places_among
 
-#: The questions of one step come again: for the next table, or when rows are fetched.
+#: The queries of one step repeat: for the next table, or when rows are fetched.
 REMEMBERED = 32
 
 Array = np.ndarray[Any, Any]
@@ -16,9 +16,9 @@ Array = np.ndarray[Any, Any]
 
 @final
 class IdPositions:
-    """Finds distinct ids among other distinct ids; neither array may change afterwards.
+    """Finder of distinct ids among other distinct ids, which caches `remembered` results.
 
-    It keeps the arrays of so many questions.
+    It keeps the arrays of these queries, so neither array may change afterwards.
     """
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
@@ -26,14 +26,14 @@ class IdPositions:
         self._known: deque[tuple[Ids, Ids, Array]] = deque(maxlen=remembered)
 
     def places(self, ids: Ids, others: Ids) -> Array:
-        """Where in `ids` those are that are among `others`."""
+        """Return the positions in `ids` of those ids that are among `others`."""
         if not others.size or not ids.size:
             return np.empty(0, np.int64)
         known = self._recall(ids, others)
         if known is not None:
             return known
-        places = np.empty(ids.size + 1, np.int64)  # one more, for what is written and not kept
-        # Twice the room: most searches end where they begin.
+        places = np.empty(ids.size + 1, np.int64)  # one more: the kernel writes one past the end
+        # Twice the room: most searches end at their first slot.
         count = places_among(ids, others, places, *self._slots.empty(2 * others.size))
         places = places[:count]
         self._known.append((ids, others, places))
@@ -44,7 +44,7 @@ class IdPositions:
             if a is ids and b is others:
                 return places
         if self._known:
-            # Tables that share a column are asked with equal ids, one after the other.
+            # Tables that share a column query equal ids, one after the other.
             a, b, places = self._known[-1]
             if np.array_equal(a, ids) and np.array_equal(b, others):
                 return places

@@ -1,4 +1,4 @@
-"""The type of ids: any int64."""
+"""The type of an array of ids, which may be any int64."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""From any int64 id to a row number, growing a little at a time."""
+"""A hash index from any int64 id to a row number, which grows a little at a time."""
 
 from typing import Any, final
 
@@ -17,7 +17,7 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 @final
 class Index:
-    """A map from ids to rows 0, 1, 2, ...; rows of removed ids are used again."""
+    """Map from ids to rows 0, 1, 2, ...; the rows of removed ids are reused."""
 
     def __init__(self) -> None:
         self._slots = [_empty_slots(FIRST_CAPACITY) for _ in range(SUBTABLES)]
@@ -33,30 +33,30 @@ class Index:
 
     @property
     def place(self) -> tuple[Any, Any]:
-        """Where the entries are, as kernels take it: until something is inserted."""
+        """Addresses and sizes of the sub-tables, as kernels take them; valid until an insertion."""
         return self._at, self._capacity
 
     @property
     def rows_ever(self) -> int:
-        """One more than the largest row number that was ever given out."""
+        """The largest row number ever given out, plus one."""
         return int(self._counts[0])
 
     @property
     def nbytes(self) -> int:
-        """Memory held, without the rows themselves."""
+        """Memory of the index in bytes, without the rows themselves."""
         entries = int(self._capacity.sum()) * 4 * SLOT
         fixed = sum(a.nbytes for a in (*self.place, self._times_grown, self._used))
         return entries + fixed + self._free.nbytes
 
     def find(self, ids: Ids, out: Rows | None = None) -> Rows:
-        """The row of each id (in `out`), -1 where there is none. Changes nothing."""
+        """Return the row of each id (in `out`, if given), -1 if it has none. Changes nothing."""
         if out is None:
             out = np.empty(ids.size, np.int64)
         index_kernels.find(ids, out, *self.place)
         return out
 
     def find_or_insert(self, ids: Ids) -> tuple[Rows, np.ndarray[Any, np.dtype[np.bool_]]]:
-        """The row of each id, and whether it is new: true once per new id."""
+        """Return the row of each id, and whether it is new: true once per new id."""
         out = np.empty(ids.size, np.int64)
         is_new = np.zeros(ids.size, np.bool_)
         done = 0
@@ -69,14 +69,14 @@ class Index:
             self._grow(full)
 
     def remove(self, ids: Ids) -> Rows:
-        """Take ids out; the rows they had, free from now on (-1: was not there)."""
+        """Remove ids and free their rows; return these rows, -1 for ids that had none."""
         out = np.empty(ids.size, np.int64)
         index_kernels.remove(ids, out, *self.place, self._used)
         self._release(out[out >= 0])
         return out
 
     def entries(self, first: int = 0, last: int = SUBTABLES) -> tuple[Ids, Rows]:
-        """Ids and rows of the parts `first` to `last` - 1 of the `SUBTABLES` parts, copied."""
+        """Return copies of ids and rows of the parts `first` to `last` - 1 of `SUBTABLES`."""
         count = int(self._used[first:last].sum())
         ids, rows = np.empty(count, np.int64), np.empty(count, np.int64)
         index_kernels.entries(first, last, ids, rows, *self.place)
@@ -90,7 +90,7 @@ class Index:
         self._capacity[part] = size
 
     def _next_capacity(self, part: int) -> int:
-        """Each part has sizes of its own, or all parts, equally full, would grow at once."""
+        """Return the next size of a part; sizes differ, so that parts do not all grow at once."""
         self._times_grown[part] += 1
         exponent = float(self._times_grown[part]) + part / SUBTABLES
         return int(FIRST_CAPACITY * GROWTH**exponent) + 1

@@ -1,9 +1,9 @@
-"""Open addressing with linear probing, over many small sub-tables.
+"""Kernels of the index: open addressing with linear probing, over many small sub-tables.
 
 A sub-table is one array of slots, each three int32: the lower and the upper half of an id, and its
-row (-1: empty; so that every int64 is a legal id). What a search compares and what it brings are so
-in the same line of the cache. `at` holds the addresses of sub-tables, `capacity` and `used` their
-sizes.
+row (-1 if the slot is empty, so every int64 is a valid id). The id that a search compares and the
+row that it returns are thus in the same cache line. `at` holds the addresses of the sub-tables,
+`capacity` and `used` their sizes in slots.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from flambeau.tables.index.hashing import SUBTABLE_BITS
 
 SUBTABLES = 1 << SUBTABLE_BITS
 EMPTY = np.int32(-1)
-#: int32 numbers in a slot.
+#: Number of int32 values per slot.
 SLOT = 3
 
 _MASK = np.uint64(SUBTABLES - 1)
@@ -25,26 +25,26 @@ _HALF = np.uint64(32)
 
 @inlined
 def place(bits: Any, capacity: Any) -> Any:
-    """Where the search for a hash begins: its upper half, scaled to the capacity."""
+    """Return the first position to search for a hash: its upper half, scaled to the capacity."""
     return np.int64(((bits >> _HALF) * np.uint64(capacity)) >> _HALF)
 
 
 @inlined
 def id_in(slots: Any, position: Any) -> Any:
-    """The id in a slot."""
+    """Return the id in a slot."""
     low = np.int64(np.uint32(slots[SLOT * position]))
     return low | (np.int64(slots[SLOT * position + 1]) << 32)
 
 
 @inlined
 def row_of(slots: Any, position: Any) -> Any:
-    """The row in a slot."""
+    """Return the row in a slot."""
     return slots[SLOT * position + 2]
 
 
 @inlined
 def fill(slots: Any, position: Any, wanted: Any, row: Any) -> Any:
-    """Put an id and its row into a slot."""
+    """Write an id and its row into a slot."""
     slots[SLOT * position] = np.int32(wanted)
     slots[SLOT * position + 1] = np.int32(wanted >> 32)
     slots[SLOT * position + 2] = row
@@ -52,7 +52,7 @@ def fill(slots: Any, position: Any, wanted: Any, row: Any) -> Any:
 
 @inlined
 def probe(slots: Any, capacity: Any, wanted: Any, bits: Any) -> Any:
-    """The position of an id, or of the empty slot where it would go."""
+    """Return the position of an id, or of the empty slot where it would be inserted."""
     position = place(bits, capacity)
     while row_of(slots, position) != EMPTY and id_in(slots, position) != wanted:
         position += 1
@@ -63,21 +63,21 @@ def probe(slots: Any, capacity: Any, wanted: Any, bits: Any) -> Any:
 
 @inlined
 def subtable(bits: Any) -> Any:
-    """The sub-table of a hash."""
+    """Return the sub-table of a hash."""
     return np.int64(bits & _MASK)
 
 
 @inlined
 def slots_of(at: Any, capacity: Any, sub: Any) -> Any:
-    """The slots of a sub-table, as an array."""
+    """Return the slots of a sub-table as an array, without a copy."""
     return carray(pointer(at[sub]), (SLOT * capacity[sub],), np.int32)
 
 
 @inlined
 def prefetch_place(wanted: Any, i: Any, at: Any, capacity: Any) -> Any:
-    """Ask for the memory where the search for `wanted[i]` begins, if there is such an item.
+    """Prefetch the memory where the search for `wanted[i]` begins, if `i` is within `wanted`.
 
-    And for the slots behind: every third search goes on into the next line of the cache.
+    Prefetches the slots after it as well: every third search continues in the next cache line.
     """
     if i < wanted.size:
         bits = mix(wanted[i])
@@ -89,7 +89,7 @@ def prefetch_place(wanted: Any, i: Any, at: Any, capacity: Any) -> Any:
 
 @kernel
 def find(wanted: Any, out: Any, at: Any, capacity: Any) -> None:
-    """The row of each id into `out`; -1 for those that are not there."""
+    """Write the row of each id to `out`; -1 for those that have none."""
     for i in range(AHEAD):
         prefetch_place(wanted, i, at, capacity)
     for i in range(wanted.size):
@@ -112,10 +112,10 @@ def find_or_insert(
     free: Any,
     counts: Any,
 ) -> Any:
-    """The row of each id from `start` on; new ids get a free row.
+    """Write the row of each id from `start` on to `out`; new ids get a free row.
 
-    `counts` is [next never-used row, number of free rows]. Gives (how far it came, which sub-table
-    must grow first), or (all, -1).
+    `counts` is [next never-used row, number of free rows]. Returns (first id not processed,
+    sub-table that must grow first), or (number of ids, -1) when all are done.
     """
     for i in range(start, start + AHEAD):
         prefetch_place(wanted, i, at, capacity)
@@ -144,9 +144,9 @@ def find_or_insert(
 
 @kernel
 def remove(wanted: Any, out: Any, at: Any, capacity: Any, used: Any) -> None:
-    """Take ids out; `out` gets the rows they had (-1: was not there).
+    """Remove ids; write the rows they had to `out`, -1 for ids that had none.
 
-    Entries behind a removed one are moved up, so that no marks are left that slow searches down.
+    Entries after a removed one are moved up, so that no tombstones slow down searches.
     """
     for i in range(wanted.size):
         bits = mix(wanted[i])
@@ -169,7 +169,7 @@ def remove(wanted: Any, out: Any, at: Any, capacity: Any, used: Any) -> None:
                 break
             entry = id_in(slots, position)
             home = place(mix(entry), size)
-            # Whether `home` lies cyclically in (hole, position]: then the entry must stay.
+            # If `home` lies cyclically in (hole, position], the entry must stay.
             if hole <= position:
                 stays = hole < home and home <= position
             else:
@@ -182,7 +182,7 @@ def remove(wanted: Any, out: Any, at: Any, capacity: Any, used: Any) -> None:
 
 @kernel
 def entries(first: int, last: int, ids_out: Any, rows_out: Any, at: Any, capacity: Any) -> None:
-    """Ids and rows of the sub-tables `first` to `last` - 1, one after the other."""
+    """Write ids and rows of the sub-tables `first` to `last` - 1, one after the other."""
     count = 0
     for sub in range(first, last):
         slots = slots_of(at, capacity, sub)

@@ -1,4 +1,4 @@
-"""The distinct ids of a batch, and which of some ids are among others, by hashing."""
+"""The distinct ids of a batch, and the positions of ids among others, by hashing."""
 
 from typing import Any, final
 
@@ -12,15 +12,16 @@ from flambeau.tables.row_kernels import later
 Array = np.ndarray[Any, Any]
 
 _HALF, _LOWER = np.int64(32), np.int64((1 << 32) - 1)
-#: Marks are the upper half of a slot.
+#: Largest mark: marks are the upper half of a slot.
 _LAST_MARK = (1 << 31) - 1
 
 
 @final
 class Slots:
-    """A hash table of numbers, empty whenever it is asked for.
+    """Scratch memory for a hash table of numbers, which is cleared in constant time.
 
-    A slot holds a number under the mark of whom it belongs to; under any other it is empty.
+    The upper half of a slot is the mark of the hash table that filled it, the lower half the
+    number. Slots with any other mark count as empty.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class Slots:
         self._mark = 0
 
     def empty(self, numbers: int) -> tuple[Array, int, int]:
-        """The slots for so many numbers, their address, and a mark that none of them has."""
+        """Return slots for `numbers` numbers, their address, and a mark that no slot has yet."""
         size = 1 << max(4, (2 * numbers).bit_length())
         if size > self._slots.size or self._mark == _LAST_MARK:
             self._slots, self._mark = np.zeros(max(size, self._slots.size), np.int64), 0
@@ -38,13 +39,13 @@ class Slots:
 
 @final
 class Fold:
-    """Finds the distinct ids of batches, reusing its scratch memory from batch to batch."""
+    """Finder of the distinct ids of batches, which reuses its scratch memory."""
 
     def __init__(self) -> None:
         self._slots = Slots()
 
     def __call__(self, ids: Ids) -> tuple[Ids, np.ndarray[Any, np.dtype[np.int32]]]:
-        """The distinct ids in order of appearance, and for each id the number of its like."""
+        """Return the distinct ids in order of appearance, and each id's position among them."""
         unique, inverse = np.empty(ids.size, np.int64), np.empty(ids.size, np.int32)
         count = _fold(ids, unique, inverse, *self._slots.empty(ids.size))
         return unique[:count], inverse
@@ -52,7 +53,7 @@ class Fold:
 
 @kernel
 def _fold(ids: Any, unique: Any, inverse: Any, slots: Any, address: int, mark: int) -> Any:
-    """Number the distinct ids by first appearance; how many there are."""
+    """Number the distinct ids by first appearance; return how many there are."""
     mask = np.uint64(slots.size - 1)
     count = np.int64(0)
     for i in range(ids.size):
@@ -68,7 +69,7 @@ def _fold(ids: Any, unique: Any, inverse: Any, slots: Any, address: int, mark: i
 
 @kernel
 def places_among(ids: Any, others: Any, places: Any, slots: Any, address: int, mark: int) -> Any:
-    """Where in `ids` those are that are among the distinct `others`; how many there are."""
+    """Write the positions in `ids` of ids among the distinct `others`; return their number."""
     mask = np.uint64(slots.size - 1)
     for i in range(others.size):
         _prefetch_slot(later(others, i), mask, address)
@@ -85,7 +86,7 @@ def places_among(ids: Any, others: Any, places: Any, slots: Any, address: int, m
 
 @inlined
 def _find(wanted: Any, known: Any, slots: Any, mask: Any, mark: Any) -> Any:
-    """The slot with the number of `wanted` in `known`, or the empty one where it would go."""
+    """Return the slot of `wanted` in `known`, or the empty slot where it would be inserted."""
     position = mix(wanted) & mask
     while slots[position] >> _HALF == mark and known[slots[position] & _LOWER] != wanted:
         position = (position + np.uint64(1)) & mask
@@ -94,5 +95,5 @@ def _find(wanted: Any, known: Any, slots: Any, mask: Any, mark: Any) -> Any:
 
 @inlined
 def _prefetch_slot(wanted: Any, mask: Any, address: Any) -> Any:
-    """Ask for the memory where the search will begin."""
+    """Prefetch the memory where the search will begin."""
     prefetch(address + np.int64(mix(wanted) & mask) * 8)

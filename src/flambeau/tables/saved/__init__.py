@@ -1,1 +1,1 @@
-"""Tables in files: written while they change, searched where they are, read back."""
+"""Tables in files: written while they change, searched in place, and read back."""

@@ -17,7 +17,7 @@ from flambeau.tables.saved.table_layout import Region
 
 Array = np.ndarray[Any, Any]
 
-#: Files up to this size in bytes are checked whole when they are opened.
+#: Files up to this size in bytes are checked completely when they are opened.
 WHOLE = 256_000_000
 
 _SHIFT = BLOCK.bit_length() - 1
@@ -26,11 +26,12 @@ _AT_ONCE = 1024
 
 @final
 class CheckedBlocks:
-    """Which blocks of a file have been compared with their checksums.
+    """Record of which blocks of a file have been compared with their checksums.
 
-    `marks` has a byte for each block, 1: it is sound. Those of a tensor start at `first` of it.
-    Kernels read marks and report the blocks that have none yet; see `settle`. Any number of threads
-    may check. In a file that was written without checksums all blocks count as sound.
+    `marks` has a byte for each block, 1 if it is intact. The blocks of a tensor start at `first` of
+    its name. Kernels read marks and report the blocks that have none yet; see `settle`. Any number
+    of threads may check at the same time. All blocks of a file written without checksums count as
+    intact.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class CheckedBlocks:
             self._sums = self._read_sums(regions[CHECKSUMS])
 
     def require_all(self) -> None:
-        """Check all blocks."""
+        """Check all blocks; raise `CheckpointError` if one is corrupt."""
         self._require(np.arange(self.marks.size))
         self._complete = True
 
@@ -64,7 +65,7 @@ class CheckedBlocks:
         self._complete = True
 
     def require(self, name: str, rows: Rows | slice) -> None:
-        """Check the blocks that hold these rows of a tensor, unless they have been."""
+        """Check the blocks that hold these rows of a tensor, unless they were checked before."""
         if self._complete:
             return
         region, first = self._regions[name], self.first[name]
@@ -77,9 +78,10 @@ class CheckedBlocks:
             self.settle(lambda fresh: _unchecked(rows, width, first, self.marks, fresh))
 
     def settle(self, walk: Callable[[Array], int]) -> int:
-        """Call `walk` until it meets no block that was not checked; what it returned at last.
+        """Call `walk` until it meets no unchecked block; return its last result.
 
-        It writes the numbers of such blocks into its argument, and returns how many they are.
+        `walk` writes the numbers of unchecked blocks into its argument and returns how many it
+        wrote.
         """
         fresh = np.empty(_AT_ONCE, np.int64)
         while (count := walk(fresh)) > 0:
@@ -87,7 +89,7 @@ class CheckedBlocks:
         return count
 
     def search(self, name: str, wanted: Ids) -> Rows:
-        """Return where each id is in a tensor of ascending ids, -1 if nowhere."""
+        """Return the position of each id in a tensor of ascending ids, -1 if it is not in it."""
         ordered, out = self._regions[name].view(self._memory), np.empty(wanted.size, np.int64)
         wanted, first = np.ascontiguousarray(wanted, np.int64), self.first[name]
         self.settle(lambda fresh: _search(ordered, wanted, out, first, self.marks, fresh))
@@ -106,9 +108,9 @@ class CheckedBlocks:
             self.marks[block] = 1
 
     def _place(self, block: int) -> tuple[str, int, int]:
-        """Return the tensor, and the first byte and the one behind the last, of a block."""
+        """Return the tensor of a block, its first byte, and the byte after its last."""
         number = int(np.searchsorted(self._firsts, block, "right")) - 1
-        # Of tensors without bytes, which have the same first block, the last is the one.
+        # Tensors without bytes share their first block with the next tensor; the last one owns it.
         name = list(self._regions)[number]
         start = self._regions[name].start + (block - self.first[name]) * BLOCK
         return name, start, min(start + BLOCK, self._regions[name].stop)

@@ -1,4 +1,4 @@
-"""CRC-32 of a table file block by block, and of the whole file put together from its blocks."""
+"""CRC-32 of a table file by block, and of the whole file combined from its blocks."""
 
 import zlib
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ import numpy as np
 
 Sums = np.ndarray[Any, np.dtype[np.int64]]
 
-#: How many bytes of a tensor one checksum is for; the last block of a tensor may be shorter.
+#: Bytes of a tensor per checksum; the last block of a tensor may be shorter.
 BLOCK = 1 << 16
-#: The tensor that holds the checksums of a file: that of the header, and then those of all blocks.
+#: The tensor that holds the checksums of a file: that of the header, then those of all blocks.
 CHECKSUMS = "crc32"
 
 _POLYNOMIAL = 0xEDB88320
@@ -23,13 +23,13 @@ def count_blocks(size: int) -> int:
 
 
 def block_sums(data: memoryview) -> Sums:
-    """Return the checksum of each block of some bytes."""
+    """Return the checksum of each block of `data`."""
     starts = range(0, len(data), BLOCK)
     return np.array([zlib.crc32(data[start : start + BLOCK]) for start in starts], np.int64)
 
 
 def combined(parts: Iterable[tuple[int, int]]) -> int:
-    """Return the checksum of bytes in a row, from the checksum and the length of each part."""
+    """Return the checksum of concatenated parts, from the checksum and the length of each part."""
     whole = 0
     for checksum, length in parts:
         whole = _product(_power(length), whole) ^ checksum
@@ -49,7 +49,7 @@ def _product(a: int, b: int) -> int:
 
 @cache
 def _power(length: int) -> int:
-    """Return x to the power of 8 `length`: it moves a checksum over so many bytes."""
+    """Return x to the power of 8 `length`, which shifts a checksum by `length` bytes."""
     result, square = 1 << 31, 1 << 23
     while length:
         if length & 1:

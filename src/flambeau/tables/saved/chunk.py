@@ -1,4 +1,4 @@
-"""Rows of a table on their way to or from a file."""
+"""A batch of table rows on their way to or from a file."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -13,9 +13,9 @@ Array = np.ndarray[Any, Any]
 @final
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a table: `ids` [n], `values` [n, dim] as they are stored, `state` [n, width].
+    """Rows of a table: `ids` [n], `values` [n, dim] as they are stored, `state` [n, width].
 
-    `seen` uint32 [n] is when or how often each was trained, for tables that evict.
+    `seen` uint32 [n] is when or how often each row was trained, for tables with eviction.
     """
 
     ids: Ids
@@ -24,7 +24,7 @@ class Chunk:
     seen: Array | None = None
 
     def cut(self, rows: int) -> tuple["Chunk", "Chunk"]:
-        """The first rows, and the others; not copied."""
+        """Return the first `rows` rows and the rest, without copies."""
         return self._slice(slice(None, rows)), self._slice(slice(rows, None))
 
     def _slice(self, part: slice) -> "Chunk":
@@ -33,7 +33,7 @@ class Chunk:
 
 
 def joined(chunks: list[Chunk]) -> Chunk:
-    """Rows of several chunks of one table, copied."""
+    """Return the rows of several chunks of one table, copied into one."""
     seen = [chunk.seen for chunk in chunks if chunk.seen is not None]
     return Chunk(
         np.concatenate([chunk.ids for chunk in chunks]),

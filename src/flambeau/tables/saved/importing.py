@@ -1,4 +1,4 @@
-"""Rows that a table begins with, from a Parquet file of vectors."""
+"""Import of a table's initial rows from a Parquet file of vectors."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +21,10 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def import_vectors(table: Table, path: str | Path, keep: Callable[[Ids], Mask]) -> int:
-    """Load the rows of a file whose ids `keep` says true for; how many they were.
+    """Load the rows of a file whose ids `keep` accepts; return how many were loaded.
 
     The file has the columns `id` (integers) and `vector` (lists of as many numbers as the table has
-    columns). Where an id is there twice the last one counts.
+    columns). If an id occurs twice, the last row counts. Raises `DataError` for any other file.
     """
     loaded = 0
     with _opened(path) as file:
@@ -82,7 +82,7 @@ def _ids(column: Any, path: str | Path) -> Ids:
 
 
 def _vectors(column: Any, ids: Ids, table: Table, path: str | Path) -> Array:
-    """The vectors as one array [n, dim]."""
+    """Return the vectors as one array [n, dim]; raise `DataError` for wrong lengths and numbers."""
     dim = table.spec.dim
     lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy(zero_copy_only=False)
     if (lengths != dim).any():

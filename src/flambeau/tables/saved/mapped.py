@@ -1,4 +1,4 @@
-"""A checkpoint's tables, read from where they are: memory-mapped, never copied whole."""
+"""Tables of a checkpoint, read in place: memory-mapped, never loaded as a whole."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -24,10 +24,10 @@ Layers = Sequence[Sequence[TableFile]]
 
 @final
 class MappedTable:
-    """A table that is only read. Any number of threads may do so.
+    """Read-only table. Any number of threads may use it.
 
-    `layers` are the files of all shards of a checkpoint, and then those of the one it adds to, and
-    so on: what a newer layer says of an id holds.
+    `layers` are the files of all shards of a checkpoint, then those of the checkpoint it adds to,
+    and so on: for each id the newest layer that mentions it decides.
     """
 
     def __init__(self, spec: TableSpec, layers: Layers) -> None:
@@ -43,7 +43,7 @@ class MappedTable:
         self._rows: int | None = None
 
     def __len__(self) -> int:
-        """How many rows there are; the first time, all but the oldest layer are looked through."""
+        """Return the number of rows; the first call scans all layers but the oldest."""
         if self._rows is None:
             every = range(len(self.layers))
             self._rows = sum(self.rows_of_layer(number) - self._hides(number) for number in every)
@@ -51,20 +51,20 @@ class MappedTable:
 
     @property
     def nbytes(self) -> int:
-        """The size of all files."""
+        """Total size of all files in bytes."""
         return sum(file.nbytes for layer in self.layers for file in layer)
 
     @property
     def has_checksums(self) -> bool:
-        """Whether damage to any of the files is noticed."""
+        """Whether damage to any of the files is detected."""
         return all(file.has_checksums for layer in self.layers for file in layer)
 
     def rows_of_layer(self, number: int) -> int:
-        """Rows in one layer, the newest being number 0, also those that a newer one replaces."""
+        """Return the number of rows in a layer (0: the newest), even if newer ones replace them."""
         return sum(file.rows for file in self.layers[number])
 
     def pull(self, ids: Ids) -> Array:
-        """The rows of `ids` [n, dim], the default row for those that have none."""
+        """Return the rows of `ids` [n, dim], the default row for ids that have none."""
         ids = np.ascontiguousarray(ids, np.int64)
         out = np.tile(self._default, (ids.size, 1))
         for file, which, positions in _decisions(self.layers, ids):
@@ -73,11 +73,11 @@ class MappedTable:
         return out
 
     def has(self, ids: Ids) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Whether each id has a row."""
+        """Return whether each id has a row."""
         return _has(self.layers, np.ascontiguousarray(ids, np.int64))
 
     def chunks(self, max_rows: int) -> Iterator[tuple[Ids, Array]]:
-        """Ids [n] and values [n, dim] of all rows, each once, at most `max_rows` at a time."""
+        """Yield ids [n] and values [n, dim] of all rows, each once, up to `max_rows` at a time."""
         for number, layer in enumerate(self.layers):
             newer = self.layers[:number]
             for file in layer:
@@ -87,7 +87,7 @@ class MappedTable:
                         yield file.ids(positions), file.take(positions)
 
     def _hides(self, number: int) -> int:
-        """How many rows of older layers a layer replaces or removes."""
+        """Return how many rows of older layers a layer replaces or removes."""
         older = self.layers[number + 1 :]
         if not older:
             return 0
@@ -96,7 +96,7 @@ class MappedTable:
 
 
 def open_tables(checkpoint: Path, whole: int = WHOLE) -> dict[str, MappedTable]:
-    """The tables of a committed checkpoint by name.
+    """Open the tables of a committed checkpoint, by name.
 
     Files up to `whole` bytes are checked now, larger ones where they are used (see `TableFile`).
     """
@@ -122,7 +122,7 @@ def _open(checkpoint: Path, name: str, entry: TableEntry, whole: int) -> MappedT
 
 
 def _decisions(layers: Layers, ids: Ids) -> Iterator[tuple[TableFile, Rows, Rows]]:
-    """Which of `ids` each file decides on, and their positions there (`GONE`: has no row)."""
+    """Yield which of `ids` each file decides on, and their positions in it (`GONE`: no row)."""
     is_open = np.ones(ids.size, np.bool_)
     for layer in layers:
         rest = np.flatnonzero(is_open)

@@ -1,4 +1,4 @@
-"""The tables of a process in a checkpoint: written while they change, and read back."""
+"""Saving a process's tables to a checkpoint while they change, and restoring them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ LOAD_ROWS = 131_072
 
 @dataclass(frozen=True)
 class SavedTable:
-    """The file of a table's rows; `full`: it holds all of them, else what changed since."""
+    """File of a table's rows: all if `full`, else those changed since the last full file."""
 
     name: str
     file: str
@@ -32,9 +32,9 @@ class SavedTable:
 
 @final
 class TablesSnapshot:
-    """All tables of one shard at one moment, written piece by piece into `directory`.
+    """Consistent snapshot of all tables of one shard, written piece by piece into `directory`.
 
-    `written` tells when no more pieces are due; `finish` may then run in another thread.
+    `written` becomes true when all pieces are written; `finish` may then run in another thread.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class TablesSnapshot:
 
     @property
     def dumps(self) -> dict[str, dict[str, Any]]:
-        """What tables know apart from their rows, by name."""
+        """State of each table apart from its rows, by table name."""
         return self._dumps
 
     def advance(self, rows: int) -> None:
-        """Write at most so many rows."""
+        """Write at most `rows` rows."""
         if not self._open:
             return
         snapshot, writer = self._open[0]
@@ -73,14 +73,14 @@ class TablesSnapshot:
             writer.append(chunk)
 
     def finish(self) -> tuple[dict[str, FileEntry], list[SavedTable]]:
-        """Wait until everything is on the disk: the files, and which table each is of."""
+        """Wait until everything is on the disk; return the files, and the table of each."""
         assert self.written
         entries = [writer.finish() for writer in self._writers]
         files = {table.file: entry for table, entry in zip(self._tables, entries, strict=True)}
         return files, self._tables
 
     def abandon(self) -> None:
-        """Give up: the tables are free of it, and its files are gone."""
+        """Release the tables and remove the files."""
         for snapshot, _ in self._open:
             snapshot.abandon()
         self._open.clear()
@@ -116,9 +116,10 @@ def restore_tables(
     dumps: Sequence[dict[str, dict[str, Any]]],
     breathe: Callable[[], None],
 ) -> None:
-    """Rows and counters of a checkpoint, whatever its number of shards; only ids of this shard.
+    """Restore rows and counters of a checkpoint, whatever its number of shards.
 
-    `dumps` are what all shards of the checkpoint had dumped. `breathe` is called now and then.
+    Loads only the ids of this shard. `dumps` are the dumps of all shards of the checkpoint.
+    `breathe` is called repeatedly, since reading may take long.
     """
     # Files that this shard reads are verified below; the others are not read at all.
     saved = open_tables(checkpoint, whole=0)
@@ -137,7 +138,7 @@ def restore_tables(
 
 
 def _files_with(layer: Sequence[TableFile], shard: int, shards: int) -> Iterator[TableFile]:
-    """The files of a layer in which this shard's ids may be."""
+    """Return the files of a layer that may contain ids of this shard."""
     return iter([layer[shard]] if len(layer) == shards else layer)
 
 
@@ -159,7 +160,7 @@ def _load(
         table.forget(removed[shards_of(removed, shards) == shard])
     for chunk in file.chunks(LOAD_ROWS):
         own = shards_of(chunk.ids, shards) == shard
-        # With another optimizer than before, its state begins anew.
+        # If the optimizer has changed, its state starts from the beginning.
         state = chunk.state[own] if goes_on else None
         seen = chunk.seen[own] if chunk.seen is not None else None
         table.load(chunk.ids[own], chunk.values[own], state, seen)
@@ -181,7 +182,7 @@ def _require_fit(tables: Sequence[Table], manifest: Manifest) -> None:
 
 
 def _arrays(dump: dict[str, Any]) -> dict[str, Any]:
-    """Tensors as arrays again."""
+    """Return the dump with tensors converted to arrays."""
     return {
         name: value.numpy() if isinstance(value, torch.Tensor) else value
         for name, value in dump.items()
@@ -189,7 +190,7 @@ def _arrays(dump: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tensors(dump: dict[str, Any]) -> dict[str, Any]:
-    """Arrays as tensors, which a checkpoint takes."""
+    """Return the dump with arrays converted to tensors, which checkpoints can store."""
     return {
         name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value
         for name, value in dump.items()

@@ -1,7 +1,7 @@
-"""A table as it was at one moment, read in pieces while training goes on.
+"""A consistent view of a table at one point in time, read in pieces while training continues.
 
-A row is copied before it changes if it has not been given yet, so that the memory needed is one bit
-for each row, and a copy of the rows that changed meanwhile and wait to be given.
+A row that has not been read yet is copied before it changes. The snapshot therefore needs one bit
+of memory per row, and a copy of the rows that changed meanwhile and wait to be read.
 """
 
 from collections.abc import Callable
@@ -19,16 +19,16 @@ from flambeau.tables.storage import Storage, gather
 
 __all__ = ["Chunk", "TableSnapshot"]
 
-#: So many entries of the index are looked through before a piece with less than it may hold.
+#: Index entries scanned before a piece with fewer rows than its limit is returned.
 ENTRIES_AT_ONCE = 1 << 20
 
 
 @final
 class TableSnapshot:
-    """Gives every row of a table as it was when the snapshot began, in no particular order.
+    """Snapshot that returns every row as it was when the snapshot began, in no particular order.
 
-    `rows` is how many it gives, `removed` are ids that were evicted since the last full snapshot
-    and had no row when this one began.
+    `rows` is how many rows it returns; `removed` are ids that were evicted since the last full
+    snapshot and had no row when this one began.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TableSnapshot:
         self._detach: Callable[[bool], None] | None = detach
 
     def take(self, max_rows: int) -> Chunk | None:
-        """The next rows, at most so many; None when all were given, and then it is over."""
+        """Return the next rows, at most `max_rows`; when none are left, end and return None."""
         pieces = self._take_saved(max_rows)
         room = max_rows - sum(piece.ids.size for piece in pieces)
         if room and self._left_in_table:
@@ -59,13 +59,13 @@ class TableSnapshot:
         return pieces[0] if len(pieces) == 1 else joined(pieces)
 
     def abandon(self) -> None:
-        """End it before all was given, as if it had not begun."""
+        """End the snapshot early, as if it had not begun."""
         self._saved.clear()
         self._left_in_table = 0
         self._end(completed=False)
 
     def save(self, ids: Ids, rows: Rows) -> None:
-        """Copy those rows that were not given yet; they are about to change or to leave."""
+        """Copy those of the rows that were not read yet, before they change or are evicted."""
         if self._left_in_table == 0:
             return
         chosen = self._given.claim(rows)
@@ -74,7 +74,7 @@ class TableSnapshot:
             self._saved.append(self._chunk(ids[chosen], rows[chosen]))
 
     def leave_out(self, rows: Rows) -> None:
-        """These rows were made after the snapshot began."""
+        """Exclude rows that were created after the snapshot began."""
         self._given.claim(rows)
 
     def _take_saved(self, max_rows: int) -> list[Chunk]:

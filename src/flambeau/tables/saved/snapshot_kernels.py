@@ -1,4 +1,4 @@
-"""Finding the rows that a snapshot has not given yet."""
+"""Kernel that finds the rows a snapshot has not returned yet."""
 
 from typing import Any
 
@@ -23,10 +23,10 @@ def take_entries(
     at: Any,
     capacity: Any,
 ) -> Any:
-    """Entries from `part` on whose bit in `given` is unset, and set it.
+    """Write entries from `part` on whose bit in `given` is unset, and set it.
 
-    Ends when the output is full, or with less after looking at `budget` entries. Gives (how many,
-    the part to go on with): a part that was not finished is looked through again, because its
+    Ends when the output is full, or earlier after scanning about `budget` entries. Returns (number
+    of entries, part to continue with): a part that was not finished is scanned again, because its
     entries may move meanwhile.
     """
     count = 0

@@ -1,4 +1,4 @@
-"""The rows of a table as a Parquet file of ids and vectors."""
+"""Export of a table's rows to a Parquet file of ids and vectors."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ ROWS_AT_ONCE = 1 << 16
 
 
 def vectors(table: MappedTable) -> Iterator[pa.RecordBatch]:
-    """All rows, in batches of bounded size with the columns `id` and `vector`."""
+    """Yield all rows in batches of bounded size, with the columns `id` and `vector`."""
     schema = _schema(table.spec)
     for ids, values in table.chunks(ROWS_AT_ONCE):
         flat = pa.array(np.ascontiguousarray(values).reshape(-1))
@@ -26,7 +26,10 @@ def vectors(table: MappedTable) -> Iterator[pa.RecordBatch]:
 
 
 def write_vectors(spec: TableSpec, batches: Iterator[pa.RecordBatch], out: Path) -> int:
-    """Write batches of a table's rows to a file that appears when it is complete; how many."""
+    """Write batches of a table's rows to a file; return the number of rows.
+
+    The file appears under its name only when it is complete.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(f".{out.name}{TEMPORARY}")
     rows = 0

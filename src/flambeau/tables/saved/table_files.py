@@ -1,9 +1,9 @@
-"""The rows of one table on one shard, as a file that is written in pieces and searched in place.
+"""The file of one table's rows on one shard: written in pieces, and searched in place.
 
-It is a safetensors file of `ids` [n], `values` [n, dim], `state` [n, width], `slots` (where in the
-file each id is; see `table_slots`), `crc32` (a checksum of the header and of each 64 KiB of each
-other tensor) and, if they are needed, `seen` [n] and `removed` [m]: ids that left since the base
-that the file adds to, sorted.
+It is a safetensors file of `ids` [n], `values` [n, dim], `state` [n, width], `slots` (the hash
+index of ids; see `table_slots`), `crc32` (a checksum of the header and of each 64 KiB of each other
+tensor) and, if they are needed, `seen` [n] and `removed` [m]: sorted ids that were removed since
+the base that the file adds to.
 """
 
 import mmap
@@ -33,14 +33,15 @@ from flambeau.tables.saved.table_tensors import ROW_BY_ROW, dtype_of, require_ta
 
 Array = np.ndarray[Any, Any]
 
-#: What `TableFile.locate` says of an id that the file does not mention, or that has left.
+#: Positions that `TableFile.locate` returns for ids that the file does not mention or lists as
+#: removed.
 ABSENT, GONE = -1, -2
 
 _PIECE = 1 << 24
 
 
 def _remedy(path: Path) -> str:
-    """Return which checkpoint to use instead of the one that has this file."""
+    """Return which checkpoint to use instead of the one that contains this file."""
     own = path.absolute().parent
     others = [each.parent.name for each in own.parent.glob("step-*/manifest.json")]
     steps = sorted({int(name[5:]) for name in others if name != own.name and name[5:].isdigit()})
@@ -48,16 +49,16 @@ def _remedy(path: Path) -> str:
 
 
 def table_file_name(table: str, shard: int) -> str:
-    """What the file of a shard's rows is called."""
+    """Return the name of the file of a shard's rows."""
     return f"table-{table}-{shard}.safetensors"
 
 
 @final
 class TableFileWriter:
-    """Writes rows where they belong as they come, and holds none of them.
+    """Writer that puts each row in its place at once and buffers none.
 
-    There must be `rows` of them in the end, with distinct ids. Its methods may be called by
-    different threads, one at a time. The file can be read after `finish`, and not before.
+    Before `finish`, exactly `rows` rows with distinct ids must have been appended. Its methods may
+    be called by different threads, one at a time. The file can be read only after `finish`.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class TableFileWriter:
         tensors = tensors_of(spec, rows, state_width, seen=seen, removed=count)
         self._header, self._regions = lay_out(tensors)
         with named(path):
-            # A file of that name is not written over, since somebody may have it mapped.
+            # An existing file is not overwritten, since another process may have it mapped.
             path.unlink(missing_ok=True)
             self._file = path.open("x+b", buffering=0)
 
@@ -90,7 +91,7 @@ class TableFileWriter:
         self._written += chunk.ids.size
 
     def finish(self) -> FileEntry:
-        """Write the index and wait until everything is on the disk; what the file now is."""
+        """Write the index and wait until everything is on the disk; return size and checksum."""
         if self._written != self._rows:
             raise CheckpointError(f"{self._path} got {self._written} rows instead of {self._rows}")
         with named(self._path), self._file as file:
@@ -140,11 +141,11 @@ class TableFileWriter:
 
 @final
 class TableFile:
-    """A finished file, mapped into memory: only what is looked at is read.
+    """Finished file, mapped into memory: only the parts that are used are read.
 
-    It stays readable while it is open, even if it is removed. What is read is compared with its
-    checksums before: up to `whole` bytes all of it now, in larger files each block when it is first
-    used. `has_checksums` is false for a file that was written without.
+    It stays readable while it is open, even if it is removed. Data is compared with its checksums
+    before it is used: files of up to `whole` bytes completely when opened, larger files block by
+    block. `has_checksums` is false for a file that was written without checksums.
     """
 
     def __init__(self, path: Path, whole: int = WHOLE) -> None:
@@ -165,16 +166,16 @@ class TableFile:
 
     @property
     def removed(self) -> Ids:
-        """Ids that are in the base and not in the table, sorted."""
+        """Sorted ids that have a row in the base and none in the table, copied."""
         has = "removed" in self._parts
         return self._copy("removed", slice(None)) if has else np.empty(0, np.int64)
 
     def ids(self, positions: Rows | slice) -> Ids:
-        """The ids of rows, copied."""
+        """Return the ids of rows, copied."""
         return self._copy("ids", positions)
 
     def find(self, ids: Ids) -> Rows:
-        """The position of each id, -1 where there is none."""
+        """Return the position of each id, -1 if it has none."""
         out, blocks = np.empty(ids.size, np.int64), self._blocks
         own, slots = self._parts["ids"], self._parts["slots"]
         firsts = (blocks.first["ids"], blocks.first["slots"])
@@ -188,7 +189,7 @@ class TableFile:
         return out
 
     def locate(self, ids: Ids) -> Rows:
-        """The position of each id, `GONE` if it was removed, else `ABSENT`."""
+        """Return the position of each id, `GONE` if it was removed, else `ABSENT`."""
         positions = self.find(ids)
         if "removed" in self._parts:
             is_gone = self._blocks.search("removed", ids) >= 0
@@ -196,24 +197,24 @@ class TableFile:
         return positions
 
     def take(self, positions: Rows | slice) -> Array:
-        """Values of rows [n, dim], copied, in the type they are computed with."""
+        """Return values of rows [n, dim], copied, in the type they are computed in."""
         return widen(self._copy("values", positions), self.dtype)
 
     def chunks(self, max_rows: int) -> Iterator[Chunk]:
-        """All rows as they are stored, copied, at most so many at a time."""
+        """Yield all rows as they are stored, copied, at most `max_rows` at a time."""
         for part in self.pieces(max_rows):
             seen = self._copy("seen", part) if "seen" in self._parts else None
             ids, values, state = (self._copy(name, part) for name in ("ids", "values", "state"))
             yield Chunk(ids, values, state, seen)
 
     def pieces(self, max_rows: int) -> Iterator[slice]:
-        """The positions of all rows, at most so many at a time; what was read is let go of."""
+        """Yield the positions of all rows, `max_rows` at a time, and release the pages read."""
         for start in range(0, self.rows, max_rows):
             yield slice(start, min(start + max_rows, self.rows))
             self._memory.madvise(mmap.MADV_DONTNEED)
 
     def mentions(self, max_ids: int) -> Iterator[Ids]:
-        """The ids of all rows, and then those removed, at most so many at a time."""
+        """Yield the ids of all rows, then the removed ids, at most `max_ids` at a time."""
         for part in self.pieces(max_ids):
             yield self.ids(part)
         removed = self.removed
@@ -221,9 +222,9 @@ class TableFile:
             yield removed[start : start + max_ids]
 
     def verify(self, expected: FileEntry, breathe: Callable[[], None]) -> None:
-        """Read the whole file; `CheckpointError` unless it is what its manifest says.
+        """Read the whole file; raise `CheckpointError` unless it matches its manifest entry.
 
-        `breathe` is called now and then, since it may take long.
+        `breathe` is called repeatedly, since reading may take long.
         """
         with _opened(self.path) as file:
             found = _entry(file, breathe)

@@ -1,4 +1,4 @@
-"""Where the tensors of a safetensors file are, for files that are written and read in pieces."""
+"""The layout of a safetensors file, for files that are written and read in pieces."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from flambeau.checkpoint.manifest import FileEntry
 from flambeau.errors import CheckpointError
 from flambeau.tables.saved.checksums import BLOCK, CHECKSUMS, Sums, combined, count_blocks
 
-#: How numpy holds each type of tensor; halves as their bits.
+#: The numpy type for each type of tensor; halves as their bits.
 NUMPY: dict[str, np.dtype[Any]] = {
     "F64": np.dtype(np.float64),
     "F32": np.dtype(np.float32),
@@ -35,7 +35,7 @@ _LONGEST_HEADER = 100_000_000
 @final
 @dataclass(frozen=True)
 class Region:
-    """A tensor in a file: its type as safetensors names it, its shape, and its first byte."""
+    """Location of a tensor in a file: its safetensors type, its shape, and its first byte."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -43,28 +43,28 @@ class Region:
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The type of its numbers in memory."""
+        """Type of its numbers in memory."""
         return NUMPY[self.dtype]
 
     @property
     def stop(self) -> int:
-        """The byte behind its last."""
+        """The byte after its last."""
         return self.start + math.prod(self.shape) * self.numpy.itemsize
 
     def row(self, number: int) -> int:
-        """The first byte of a row."""
+        """Return the first byte of a row."""
         return self.start + number * math.prod(self.shape[1:]) * self.numpy.itemsize
 
     def view(self, memory: mmap.mmap) -> np.ndarray[Any, Any]:
-        """The tensor in a mapped file, as an array; not a copy."""
+        """Return the tensor in a mapped file as an array, without a copy."""
         count = math.prod(self.shape)
         return np.frombuffer(memory, self.numpy, count, self.start).reshape(self.shape)
 
 
 def lay_out(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[bytes, dict[str, Region]]:
-    """The header of a file with tensors of these types and shapes, and where each of them goes.
+    """Lay out a file with tensors of these types and shapes; return its header and their regions.
 
-    The checksums of their blocks are one more tensor, the first.
+    The checksums of their blocks become one more tensor, the first.
     """
     sizes = (math.prod(shape) * NUMPY[dtype].itemsize for dtype, shape in tensors.values())
     sums = ("I64", (1 + sum(map(count_blocks, sizes)),))
@@ -84,7 +84,10 @@ def lay_out(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[bytes, 
 def seal(
     header: bytes, regions: Mapping[str, Region], sums: Mapping[str, Sums]
 ) -> tuple[Sums, FileEntry]:
-    """The content of the tensor of checksums, from those of all other tensors; and of the file."""
+    """Return the content of the tensor of checksums, and the size and checksum of the file.
+
+    `sums` are the checksums of the blocks of all other tensors.
+    """
     ordered = sorted(regions.keys() - {CHECKSUMS}, key=lambda name: regions[name].start)
     content = np.concatenate([[zlib.crc32(header)], *(sums[name] for name in ordered)])
     content = content.astype(np.int64)
@@ -98,7 +101,7 @@ def seal(
 
 
 def read_layout(file: BinaryIO, path: Path) -> dict[str, Region]:
-    """Where the tensors of an open file are; `CheckpointError` if it is not whole."""
+    """Return where the tensors of an open file are; raise `CheckpointError` if it is incomplete."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
     if length > _LONGEST_HEADER:

@@ -7,14 +7,17 @@ from flambeau.kernels.mixing import mix
 from flambeau.tables.index.index_kernels import EMPTY, place
 from flambeau.tables.saved.checksums import BLOCK
 
-#: The most rows whose positions an int32 can hold.
+#: The most rows whose positions fit into an int32.
 MOST_ROWS = 2**31 - 1
 
 _SHIFT = BLOCK.bit_length() - 1
 
 
 def capacity_for(rows: int) -> int:
-    """Slots for so many rows: half are empty, since every probe may read a page from the disk."""
+    """Return the number of slots for `rows` rows.
+
+    Half of them are empty, since every probe may read a page from the disk.
+    """
     return 2 * rows + 1
 
 
@@ -40,17 +43,17 @@ def find(
     marks: Any,
     fresh: Any,
 ) -> int:
-    """Write the position of each wanted id into `out`, -1: there is none; -1 if slots are corrupt.
+    """Write the position of each wanted id into `out`, -1 for none; return -1 if slots are corrupt.
 
-    `firsts` are the first blocks of ids and slots in `marks`. Blocks without a mark are
-    written into `fresh`; how many they are is returned, and `out` counts only if there are none.
+    `firsts` are the first blocks of ids and slots in `marks`. Blocks without a mark are written
+    into `fresh`, and their number is returned; `out` is valid only if it is 0.
     """
     count = 0
     for i in range(wanted.size):
         position = place(mix(wanted[i]), slots.size)
         left = slots.size
         while True:
-            # There is room for the slot's block and for the row's.
+            # There must be room for the slot's block and for the row's.
             if count + 2 > fresh.size:
                 return count
             block = firsts[1] + (position * 4 >> _SHIFT)

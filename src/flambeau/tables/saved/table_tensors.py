@@ -1,4 +1,4 @@
-"""Which tensors a table's file has: their types and shapes."""
+"""The tensors of a table's file: their types and shapes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from flambeau.tables.saved.table_slots import capacity_for
 ROW_BY_ROW = frozenset({"ids", "values", "state", "seen"})
 
 _STORED = {"fp64": "F64", "fp32": "F32", "fp16": "F16", "bf16": "BF16"}
-#: The types and the number of dimensions that each tensor may have.
+#: The permitted types and the number of dimensions of each tensor.
 _ALLOWED = {
     "ids": (("I64",), 1),
     "values": (tuple(_STORED.values()), 2),
@@ -29,7 +29,7 @@ _OPTIONAL = ("seen", "removed", CHECKSUMS)
 def tensors_of(
     spec: TableSpec, rows: int, state_width: int, *, seen: bool, removed: int | None
 ) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """The type and shape of each tensor."""
+    """Return the type and shape of each tensor of a table's file, without the checksums."""
     tensors: dict[str, tuple[str, tuple[int, ...]]] = {
         "ids": ("I64", (rows,)),
         "values": (_STORED[spec.dtype], (rows, spec.dim)),
@@ -44,12 +44,12 @@ def tensors_of(
 
 
 def dtype_of(values: Region) -> str:
-    """The `TableSpec.dtype` of values in a file."""
+    """Return the `TableSpec.dtype` of the values in a file."""
     return next(name for name, stored in _STORED.items() if stored == values.dtype)
 
 
 def require_table(regions: Mapping[str, Region], path: Path) -> None:
-    """`CheckpointError` unless the tensors are those of a table."""
+    """Raise `CheckpointError` unless the tensors are those of a table."""
     missing = [name for name in _ALLOWED if name not in regions and name not in _OPTIONAL]
     if missing:
         raise CheckpointError(f"{path} is not a table: it has no tensor '{missing[0]}'")

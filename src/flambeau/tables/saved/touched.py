@@ -1,4 +1,4 @@
-"""What changed in a table since its last full snapshot."""
+"""A record of what changed in a table since its last full snapshot."""
 
 from typing import final
 
@@ -13,9 +13,9 @@ _NOBODY = np.empty(0, np.int64)
 
 @final
 class Touched:
-    """One bit for each row that was trained, and the ids whose rows left.
+    """Record with one bit per trained row, and the ids whose rows were removed.
 
-    A full snapshot starts anew, but what it starts from is kept until it is completed.
+    A full snapshot resets the record, but the old one is kept until the snapshot is completed.
     """
 
     def __init__(self, index: Index) -> None:
@@ -25,12 +25,12 @@ class Touched:
         self._before: tuple[RowBits, list[Ids]] | None = None
 
     def changed(self, rows: Rows) -> None:
-        """Rows were trained or loaded."""
+        """Record that rows were trained or loaded."""
         self.bits.cover(self._index.rows_ever)
         self.bits.claim(rows)
 
     def left(self, ids: Ids, rows: Rows) -> None:
-        """Rows are about to leave."""
+        """Record that rows are about to be removed."""
         self.bits.clear(rows)
         if self._before is not None:
             self._before[0].clear(rows)
@@ -39,17 +39,17 @@ class Touched:
             self._left = [np.unique(np.concatenate(self._left))]
 
     def removed(self) -> Ids:
-        """Ids that left and have no row now."""
+        """Return the ids that were removed and have no row now."""
         ids = np.unique(np.concatenate([_NOBODY, *self._left]))
         return ids[self._index.find(ids) < 0]
 
     def start_anew(self) -> None:
-        """A full snapshot begins: nothing has changed since."""
+        """Reset the record because a full snapshot begins."""
         self._before = self.bits, self._left
         self.bits, self._left = RowBits(), []
 
     def end_snapshot(self, completed: bool) -> None:
-        """It is over; if it was not completed, what changed before it still counts."""
+        """Note that the snapshot ended; if it was not completed, earlier changes still count."""
         if self._before is not None and not completed:
             bits, left = self._before
             self.bits.add(bits)
