@@ -1,5 +1,5 @@
-"""Weights and tables that live in server processes, which the workers share.
+"""Weights and tables in server processes that all workers share.
 
-The dense weights of a model are one flat vector, cut into equal ranges; each server shard owns one
-range and runs the user's own optimizer on it.
+The dense weights of a model are one flat vector, cut into ranges of nearly equal length; each
+server shard owns one range and runs the user's own optimizer on it.
 """

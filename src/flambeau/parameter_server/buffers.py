@@ -1,4 +1,4 @@
-"""Received bytes as arrays, their lengths checked first. Nothing is copied."""
+"""Received bytes as arrays, after a check of their lengths."""
 
 from typing import Any
 
@@ -11,17 +11,20 @@ Array = np.ndarray[Any, Any]
 
 
 def ids(buffer: Any, count: int) -> Ids:
-    """`count` ids."""
+    """Return `count` ids from a buffer; raise `ProtocolError` for a buffer of another size."""
     return numbers(buffer, count, np.dtype(np.int64))
 
 
 def rows(buffer: Any, count: int, dim: int, dtype: np.dtype[Any]) -> Array:
-    """`count` rows of `dim` numbers."""
+    """Return `count` rows of `dim` numbers; raise `ProtocolError` for a buffer of another size."""
     return numbers(buffer, count * dim, dtype).reshape(count, dim)
 
 
 def numbers(buffer: Any, count: int, dtype: np.dtype[Any]) -> Array:
-    """`count` numbers, as an array that may be written to."""
+    """Return `count` numbers as a writable array, copied only from a read-only buffer.
+
+    Raises `ProtocolError` for a buffer of another size.
+    """
     size = memoryview(buffer).nbytes
     if count < 0 or size != count * dtype.itemsize:
         raise ProtocolError(f"a buffer of {size} bytes for {count} numbers of {dtype.itemsize}")

@@ -1,4 +1,4 @@
-"""One worker's connection to one shard: requests that survive lost messages and lost servers."""
+"""A worker's connection to one shard: requests that survive lost messages and lost servers."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from flambeau.parameter_server.protocol import (
     Waiting,
 )
 
-#: Silence after which a request is sent once more, on a new connection; then twice that, and so on.
+#: Silence after which a request is resent on a new connection; doubled at each retry.
 FIRST_RETRY_SECONDS = 2.0
 LAST_RETRY_SECONDS = 16.0
 POLL_SECONDS = 0.2
@@ -27,9 +27,10 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Access:
-    """How shards are reached. `address_of(shard)` is asked anew whenever one is silent.
+    """How workers reach shards. `address_of(shard)` is called again whenever a shard is silent.
 
-    With `share` those of this machine are given large buffers through memory.
+    `timeout` is in seconds. With `share`, large buffers reach shards of this machine through shared
+    memory.
     """
 
     secret: bytes
@@ -41,7 +42,7 @@ class Access:
 
 @dataclass
 class _Open:
-    """A request without an answer yet; its buffers stay untouched until it has one."""
+    """Unanswered request; its buffers must not change until the answer arrives."""
 
     message: Request
     buffers: Sequence[Any]
@@ -64,11 +65,11 @@ class Channel:
 
     @property
     def near(self) -> bool:
-        """Whether the shard is on this machine, and large buffers go through memory."""
+        """Whether the shard is on this machine, so that large buffers go through shared memory."""
         return self._client.shares
 
     def send(self, message: Request, buffers: Sequence[Any] = ()) -> int:
-        """Send a request; its number, to get the answer with."""
+        """Send a request; return its number, by which `answer` finds the answer."""
         if not self._open:
             self._heard = time.monotonic()
         if isinstance(message, Declare):
@@ -78,7 +79,11 @@ class Channel:
         return message.number
 
     def answer(self, number: int) -> tuple[Any, Sequence[Any]]:
-        """Wait for the answer to a request: the message and its buffers."""
+        """Wait for the answer to a request; return the message and its buffers.
+
+        Raises the server's error if it refused the request, and `RequestTimeoutError` if it stays
+        silent.
+        """
         while not self.wait(number):
             self._act_on_silence()
         message, buffers = self._answers.pop(number)
@@ -87,7 +92,7 @@ class Channel:
         return message, buffers
 
     def wait(self, number: int) -> bool:
-        """Wait for an answer until nothing has come for a moment; whether it is here."""
+        """Wait for an answer until no message arrives for a while; return whether it arrived."""
         while number not in self._answers:
             received = self._client.receive(POLL_SECONDS)
             if received is None:
@@ -96,7 +101,7 @@ class Channel:
         return True
 
     def attend(self) -> None:
-        """See to what was asked and has no answer yet, while its answer is not waited for."""
+        """Receive and resend as needed while waiting for other shards; raise refusals."""
         while (received := self._client.receive(0)) is not None:
             self._take(*received)
         for message, _ in self._answers.values():
@@ -106,14 +111,14 @@ class Channel:
             self._act_on_silence()
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._client.close()
 
     def _take(self, message: Messages, buffers: Sequence[Any]) -> None:
         self._heard, self._retry = time.monotonic(), FIRST_RETRY_SECONDS
         number = message.number
         if isinstance(message, Waiting) or number not in self._open:
-            return  # an answer that came twice
+            return  # an answer that arrived twice
         del self._open[number]
         self._answers[number] = (message, buffers)  # type: ignore[assignment]
 
@@ -125,7 +130,7 @@ class Channel:
                 f"server {self.shard} at {self._address} has not answered for {silent:.0f} s; is "
                 "its machine overloaded or unreachable? (timeout= of the strategy)"
             )
-        # What the transport knows to be lost need not be waited for.
+        # If the transport already reports a lost connection, there is no need to wait.
         if moved or silent > self._retry or self._client.problem is not None:
             self._retry = min(2 * self._retry, LAST_RETRY_SECONDS)
             self._reconnect()
@@ -137,7 +142,7 @@ class Channel:
         self._address = self._access.address_of(self.shard)
         self._client = self._connect()
         if self._declared is not None and self._declared.number not in self._open:
-            # A server in a lost one's place must first be told what there is.
+            # A replacement server must first receive the declaration of tables and weights.
             self._client.send(self._declared)
         for request in self._open.values():
             self._client.send(request.message, request.buffers)

@@ -1,4 +1,4 @@
-"""All shards as one: what a worker asks of the parameter server."""
+"""The parameter server as a worker sees it: one client for all shards."""
 
 import time
 from collections import Counter
@@ -42,7 +42,7 @@ Wanted = Sequence[tuple[TableSpec, Ids]]
 
 @dataclass(frozen=True)
 class Update:
-    """What goes with a gradient; see `protocol.Push`."""
+    """Description of a gradient that is sent with it; see `protocol.Push`."""
 
     key: Key
     rows: int
@@ -55,7 +55,7 @@ class Update:
 
 @dataclass(frozen=True)
 class PushResult:
-    """What the shards said: the first one's outcome, and the round that is open everywhere now."""
+    """Outcome of a push on the first shard, and the round that is now open on all shards."""
 
     outcome: Outcome
     round: int
@@ -66,7 +66,7 @@ class PushResult:
 
 @dataclass
 class PendingPull:
-    """A pull on its way: for each table, where its ids went and in which order."""
+    """Pull in flight: for each table, the shards of its ids and their order."""
 
     number: int
     specs: list[TableSpec]
@@ -76,7 +76,7 @@ class PendingPull:
 
 @dataclass
 class PendingPush:
-    """A push on its way, and the rows it brings back."""
+    """Push in flight, and the rows it will return."""
 
     number: int
     specs: list[TableSpec]
@@ -85,9 +85,9 @@ class PendingPush:
 
 @final
 class ServerClient(LookupBackend):
-    """The parameter server, as one worker of a generation sees it. Used by one thread.
+    """Client of the parameter server for one worker of a generation. Used by one thread.
 
-    `waited` are the seconds for which answers were not there yet.
+    `waited` is the total time in seconds spent waiting for answers.
     """
 
     def __init__(
@@ -110,21 +110,21 @@ class ServerClient(LookupBackend):
 
     @property
     def near(self) -> bool:
-        """Whether all shards are on this machine, and large buffers go through memory."""
+        """Whether all shards are on this machine, so that large buffers use shared memory."""
         return all(channel.near for channel in self.channels)
 
-    # The beginning
+    # Setup
 
     def declare(self, specs: Sequence[TableSpec]) -> None:
-        """Check that these are tables that the shards were told of."""
+        """Check that these tables were declared to the shards when the connection was opened."""
         for spec in specs:
             if spec.name not in self._specs:
                 raise ModelError(f"table '{spec.name}' was not in the model when training began")
 
     def open(self, specs: Sequence[TableSpec], layout: DenseLayout | None) -> bool:
-        """Tell all shards what there is; whether they have values already.
+        """Declare tables and dense weights to all shards; return whether these have values already.
 
-        For all workers but the first it waits until they have.
+        For all workers but the first, it waits until they have.
         """
         ordered = sorted(specs, key=lambda spec: spec.name)
         self._specs = {spec.name: number for number, spec in enumerate(ordered)}
@@ -139,7 +139,7 @@ class ServerClient(LookupBackend):
         return all(answer.begun for answer in answers)
 
     def load(self, spec: TableSpec, ids: Ids, values: Array) -> None:
-        """Rows that a table begins with."""
+        """Load the first rows of a table, where the shards do not have values already."""
         for start in range(0, ids.size, LOAD_ROWS):
             part = slice(start, start + LOAD_ROWS)
             chosen = np.ascontiguousarray(values[part], COMPUTED[spec.dtype])
@@ -152,7 +152,7 @@ class ServerClient(LookupBackend):
             self._answers(number)
 
     def initialise(self, values: Array | None) -> None:
-        """The first values of the dense weights; with None there are none, and training begins."""
+        """Set the first values of the dense weights, or none, and let training begin."""
         number = self._next()
         for channel, (start, stop) in zip(self.channels, self._parts(), strict=True):
             own = [] if values is None else [values[start:stop].copy()]
@@ -162,11 +162,11 @@ class ServerClient(LookupBackend):
     # Rows
 
     def pull(self, wanted: Wanted, *, training: bool) -> list[Array]:
-        """Rows of distinct ids, in their order."""
+        """Return the rows of distinct ids, in their order."""
         return self.finish_pull(self.begin_pull(wanted, training=training))
 
     def begin_pull(self, wanted: Wanted, *, training: bool, dense: bool = False) -> PendingPull:
-        """Ask every shard for its part of the rows, without waiting."""
+        """Request each shard's part of the rows, without waiting."""
         started = time.perf_counter()
         places = [partition.split(ids, len(self.channels)) for _, ids in wanted]
         number = self._next()
@@ -180,7 +180,7 @@ class ServerClient(LookupBackend):
         return PendingPull(number, [spec for spec, _ in wanted], places, started)
 
     def finish_pull(self, pending: PendingPull) -> list[Array]:
-        """Wait for the rows of a pull."""
+        """Wait for the rows of a pull and return them."""
         answers = self._answers(pending.number)
         self._note_versions(pending.number, [answer for answer, _ in answers])
         rows = _merge(pending.specs, pending.places, [frames for _, frames in answers])
@@ -190,7 +190,7 @@ class ServerClient(LookupBackend):
         return rows
 
     def pull_dense(self, out: Array) -> None:
-        """The dense weights as they are now."""
+        """Copy the current dense weights to `out`."""
         number = self.begin_pull([], training=False, dense=True).number
         answers = self._answers(number)
         self._note_versions(number, [answer for answer, _ in answers])
@@ -207,7 +207,7 @@ class ServerClient(LookupBackend):
         absent: Sequence[int] = (),
         want: Wanted = (),
     ) -> PendingPush:
-        """Send every shard its part of a gradient; `want` are rows to come back afterwards."""
+        """Send each shard its part of a gradient; `want` are rows to return after the update."""
         places = [partition.split(gradient.ids, len(self.channels)) for gradient in gradients]
         wanted = [partition.split(ids, len(self.channels)) for _, ids in want]
         number = self._next()
@@ -251,7 +251,7 @@ class ServerClient(LookupBackend):
         return PendingPush(number, [spec for spec, _ in want], wanted)
 
     def finish_push(self, pending: PendingPush, dense_out: Array | None = None) -> PushResult:
-        """Wait until all shards have taken a gradient; the weights after it go to `dense_out`."""
+        """Wait until all shards have handled a gradient; write the new weights to `dense_out`."""
         answers = self._answers(pending.number)
         replies: list[Pushed] = [answer for answer, _ in answers]
         self._note_versions(pending.number, replies)
@@ -266,7 +266,7 @@ class ServerClient(LookupBackend):
         return PushResult(replies[0].outcome, self.round, stop, dropped, rows)
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for channel in self.channels:
             channel.close()
 
@@ -287,7 +287,7 @@ class ServerClient(LookupBackend):
         started = time.perf_counter()
         for channel in self.channels:
             while not channel.wait(number):
-                # A shard may answer only when all have heard us: what another lost is sent again.
+                # A shard may answer only when all have our message: resend those that were lost.
                 for each in self.channels:
                     each.attend()
         self.waited += time.perf_counter() - started
@@ -295,10 +295,10 @@ class ServerClient(LookupBackend):
 
     def _note_versions(self, number: int, answers: Sequence[Values | Pushed]) -> None:
         if number < self._noted:
-            return  # of a request before one whose answer was taken already
+            return  # of a request older than one whose answer was already handled
         self._noted = number
         versions = [answer.version for answer in answers]
-        # A server that was replaced has forgotten what it had not saved; two of them, the same.
+        # A replacement server lacks unsaved updates; if two were replaced, they lack the same ones.
         lost = (before - now for before, now in zip(self._versions, versions, strict=True))
         self.counts["updates_lost"] += max(0, *lost)
         self._versions = versions
@@ -309,7 +309,7 @@ def _merge(
     places: Sequence[partition.Partition],
     frames: Sequence[Sequence[Any]],
 ) -> list[Array]:
-    """The rows of each table in the order asked, from what the shards sent."""
+    """Return the rows of each table in the order requested, from the shards' buffers."""
     merged = []
     for index, (spec, place) in enumerate(zip(specs, places, strict=True)):
         dtype = np.dtype(COMPUTED[spec.dtype])

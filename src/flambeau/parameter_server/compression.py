@@ -1,4 +1,4 @@
-"""Numbers on their way between workers and servers, in full or as halves."""
+"""Compression of numbers sent between workers and servers: none, or rounding to 16 bits."""
 
 import math
 from typing import Any
@@ -17,9 +17,9 @@ _LARGEST_FP16 = 65504.0
 
 
 def encode(array: Array, kind: str) -> Array:
-    """What to send for `array`: itself (`kind="none"`), or its values rounded to 16 bits each.
+    """Return the array to send: `array` (`kind="none"`), or its values rounded to 16 bits each.
 
-    What is too large for fp16 becomes the largest number there is; infinities and NaN stay.
+    Values too large for fp16 become the largest finite number; infinities and NaN stay.
     """
     if kind == "none":
         return np.ascontiguousarray(array)
@@ -29,7 +29,7 @@ def encode(array: Array, kind: str) -> Array:
 
 
 def decode(buffer: Any, kind: str, dtype: Any, count: int) -> Array:
-    """`count` numbers of `dtype` that were encoded; an array that may be written to.
+    """Return `count` encoded numbers as a writable array of `dtype`.
 
     Raises `ProtocolError` for a buffer of another size.
     """
@@ -42,7 +42,7 @@ def decode(buffer: Any, kind: str, dtype: Any, count: int) -> Array:
 def _to_fp16(values: Tensor) -> Tensor:
     halves = values.clamp(-_LARGEST_FP16, _LARGEST_FP16).to(torch.float16)
     if not math.isfinite(values.sum()):
-        # An infinity is a training that diverges, which the receiver must be able to see.
+        # An infinity means that training diverges, which the receiver must be able to detect.
         return torch.where(values.isinf(), values.to(torch.float16), halves)
     return halves
 

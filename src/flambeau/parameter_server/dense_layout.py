@@ -1,4 +1,4 @@
-"""Which weights of a model are trained, as one flat vector that is cut into ranges."""
+"""The trained weights of a model as one flat vector that is cut into ranges."""
 
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
@@ -28,7 +28,7 @@ _MAY_DIFFER = ("lr", "initial_lr", "fused", "foreach", "capturable")
 
 
 class DenseParameter(msgspec.Struct, frozen=True):
-    """One trainable parameter; `group` is the optimizer's group that it belongs to."""
+    """Trainable parameter; `group` is the index of its group in the optimizer."""
 
     name: str
     numel: int
@@ -36,7 +36,7 @@ class DenseParameter(msgspec.Struct, frozen=True):
 
 
 class ParameterSlice(NamedTuple):
-    """What a range holds of a parameter: `start` to `stop`, counted from the range's start."""
+    """Part of a parameter inside a range: `start` to `stop`, relative to the start of the range."""
 
     parameter: int
     start: int
@@ -44,9 +44,9 @@ class ParameterSlice(NamedTuple):
 
 
 class DenseLayout(msgspec.Struct, frozen=True):
-    """The parameters in the order of the flat vector, and the options of the optimizer's groups.
+    """Parameters in the order of the flat vector, and the options of the optimizer's groups.
 
-    Made of plain values: it travels as JSON or msgpack.
+    Made of plain values, so that it can be sent as JSON or msgpack.
     """
 
     parameters: tuple[DenseParameter, ...]
@@ -60,7 +60,7 @@ class DenseLayout(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, model: nn.Module, optimizer: Optimizer) -> Self:
-        """The layout of the model's parameters that `optimizer` trains."""
+        """Return the layout of the model's parameters that `optimizer` trains."""
         trained = trained_parameters(model, optimizer)
         group_of = _group_of(optimizer)
         return cls(
@@ -74,20 +74,20 @@ class DenseLayout(msgspec.Struct, frozen=True):
 
     @property
     def numel(self) -> int:
-        """The length of the flat vector."""
+        """Length of the flat vector."""
         return sum(parameter.numel for parameter in self.parameters)
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The type of the values."""
+        """Type of the values."""
         return getattr(torch, self.dtype)  # type: ignore[no-any-return]
 
     def ranges(self, shards: int) -> list[tuple[int, int]]:
-        """(start, stop) per shard; their lengths differ by at most one."""
+        """Return (start, stop) per shard; their lengths differ by at most one."""
         return list(pairwise(self.numel * shard // shards for shard in range(shards + 1)))
 
     def pieces(self, start: int, stop: int) -> list[ParameterSlice]:
-        """The pieces of parameters inside a range, in order."""
+        """Return the pieces of parameters inside a range, in order."""
         ends = accumulate((parameter.numel for parameter in self.parameters), initial=0)
         cuts = [
             (index, max(begin, start) - start, min(end, stop) - start)
@@ -96,7 +96,7 @@ class DenseLayout(msgspec.Struct, frozen=True):
         return [ParameterSlice(*cut) for cut in cuts if cut[1] < cut[2]]
 
     def check_same(self, other: "DenseLayout") -> None:
-        """`ModelError` that names the first difference; learning rates may differ."""
+        """Raise `ModelError` that names the first difference, if any; learning rates may differ."""
         for difference in _differences(self, other):
             raise ModelError(
                 f"{difference}; build the same model and optimizer in every process and run"
@@ -104,7 +104,10 @@ class DenseLayout(msgspec.Struct, frozen=True):
 
 
 def trained_parameters(model: nn.Module, optimizer: Optimizer) -> dict[str, nn.Parameter]:
-    """The parameters that require gradients and that `optimizer` has, in the model's order."""
+    """Return the trainable parameters that `optimizer` has, in the model's order.
+
+    Raises `ModelError` if the optimizer has parameters that the model lacks.
+    """
     wanted = _group_of(optimizer)
     trained = {name: value for name, value in model.named_parameters() if value in wanted}
     strangers = wanted.keys() - trained.values()
@@ -144,7 +147,7 @@ def _common_dtype(trained: dict[str, nn.Parameter]) -> DtypeName:
 
 
 def plain_options(group: dict[str, Any]) -> Options:
-    """A group's options without its parameters; `ModelError` for what is not a plain value."""
+    """Return a group's options without its parameters; raise `ModelError` unless all are plain."""
     return {name: _plain(value, name) for name, value in group.items() if name not in _NAMES}
 
 

@@ -32,7 +32,7 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
 
 class _Span(NamedTuple):
-    """Neighbours that the optimizer has as one parameter: its kernels cost less than its calls."""
+    """Neighbouring pieces that are one parameter to the optimizer, to save on calls per step."""
 
     pieces: list[ParameterSlice]
     values: nn.Parameter
@@ -47,8 +47,9 @@ class DenseRange:
     """Values `start` to `stop` of the flat vector, zeros at first.
 
     `make` builds the optimizer from parameter groups with the layout's options. As long as all
-    parameters get their gradients together, those of a group are one to the optimizer; from the
-    first step on that lacks one, each is alone, so that it keeps still, as it does in torch.
+    parameters get their gradients together, those of a group are joined into one. From the first
+    step in which a parameter has no gradient, each is separate, so that such a parameter does not
+    change, as in torch.
     """
 
     def __init__(self, layout: DenseLayout, start: int, stop: int, make: MakeOptimizer) -> None:
@@ -61,7 +62,7 @@ class DenseRange:
         self._options = [plain_options(group) for group in self._optimizer.param_groups]
 
     def _arrange(self, spans: list[list[ParameterSlice]]) -> None:
-        """A new optimizer, which has each span as a parameter."""
+        """Build a new optimizer with one parameter per span."""
         self._spans = [
             _Span(pieces, nn.Parameter(self._flat[pieces[0].start : pieces[-1].stop]))
             for pieces in spans
@@ -79,16 +80,16 @@ class DenseRange:
 
     @property
     def values(self) -> Array:
-        """The values, [stop - start]: the memory that updates change, not a copy."""
+        """Values [stop - start] in the memory that updates change, not a copy."""
         return self._flat.numpy()
 
     def initialise(self, values: Array) -> None:
-        """Begin with a copy of `values`."""
+        """Set the values to a copy of `values`."""
         self._check_size(values)
         self.values[:] = values
 
     def apply(self, gradient: Array, absent: Set[int], rates: Sequence[float]) -> None:
-        """One step with a gradient [stop - start] and the learning rate of each group.
+        """Apply a gradient [stop - start], with the learning rate of each group.
 
         Parameters whose indices are in `absent` have no gradient. The optimizer may overwrite
         `gradient`, which is not kept.
@@ -108,7 +109,7 @@ class DenseRange:
             span.values.grad = None
 
     def dump(self) -> RangeDump:
-        """The values and the optimizer's state, copied, such as a checkpoint takes them."""
+        """Return copies of the values and the optimizer's state, for a checkpoint."""
         return {
             "start": self.start,
             "stop": self.stop,
@@ -119,7 +120,7 @@ class DenseRange:
         }
 
     def load(self, dumps: Sequence[RangeDump]) -> None:
-        """Go on from the dumps of any number of ranges that together hold this one."""
+        """Restore from the dumps of any number of ranges that together cover this one."""
         require_covered(dumps, self.start, self.stop)
         self._flat.copy_(values_of(dumps, self.start, self.stop))
         if not all(self._alike(dumps, span) for span in self._spans):
@@ -171,7 +172,7 @@ class DenseRange:
         }
 
     def _changed_options(self) -> dict[int, Options]:
-        """What some optimizers count in their groups, where others keep it per parameter."""
+        """Return the options that optimizers change in their groups, such as step counts."""
         changed = {}
         for index, group in enumerate(self._optimizer.param_groups):
             if group["params"]:

@@ -1,4 +1,4 @@
-"""Whether an optimizer updates each weight on its own, so that ranges can be updated apart."""
+"""A check that an optimizer updates each weight on its own, so that weights can be split."""
 
 from collections.abc import Sequence
 
@@ -14,16 +14,16 @@ from flambeau.parameter_server.fusing import fuse
 _SHAPE = (4, 6)
 _NUMEL = 24
 _LEARNING_RATE = 0.01
-#: One step each; large gradients show what is clipped, small ones what is not.
+#: Gradient scales, one step each; large gradients reveal clipping, small ones show its absence.
 _SCALES = (0.01, 1.0, 100.0, 1.0, 0.1)
-#: The step before which the state is saved and cut anew.
+#: The step before which the state is saved and cut into other ranges.
 _RELOAD = 3
 
 
 def require_element_wise(make: MakeOptimizer, groups: Sequence[Options] = ({},)) -> None:
-    """`ModelError` unless the optimizer does the same to a matrix as to its parts on servers.
+    """Raise `ModelError` unless the optimizer treats a matrix as it treats its parts on servers.
 
-    It is tried with some steps on small numbers, with the options of each of `groups`.
+    It is tested with some steps on small matrices, with the options of each of `groups`.
     """
     options: list[Options] = [{**group, "lr": _LEARNING_RATE} for group in groups]
     numbers = torch.randn(
@@ -58,7 +58,7 @@ def _step_whole(
 
 
 def _in_parts(make: MakeOptimizer, options: list[Options], numbers: Tensor) -> Tensor:
-    """The same steps with each matrix cut in two, and after a restart in three."""
+    """Return the result of the same steps with matrices cut in two and, after a reload, three."""
     parameters = tuple(DenseParameter(str(group), _NUMEL, group) for group in range(len(options)))
     layout = DenseLayout(parameters, "float64", tuple(options))
     servers = _servers(layout, 2 * len(options), make)

@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 @final
 class FlatParameters:
-    """Moves the parameters that `optimizer` trains into one flat tensor, of which they are views.
+    """Flat tensor of which all parameters that `optimizer` trains become views.
 
     The parameters stay the same objects; only their memory moves.
     """
@@ -29,12 +29,12 @@ class FlatParameters:
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """Device of the parameters."""
         return self._flat.device
 
     @property
     def values(self) -> Array:
-        """All values, [numel]: the parameters' own memory, or a copy if they are on a GPU."""
+        """All values [numel]: the parameters' own memory, or a copy if they are on a GPU."""
         return self._flat.cpu().numpy()
 
     def load(self, start: int, values: Array) -> None:
@@ -48,7 +48,7 @@ class FlatParameters:
             self._flat[start:stop] = torch.tensor(values)
 
     def gradient(self, out: Array | None = None) -> tuple[Array, list[int]]:
-        """The gradients, [numel], and the indices of the parameters that have none (zeros here).
+        """Return the gradients [numel], and the indices of the parameters without one (zeros here).
 
         They are written into `out` if it is given (of the parameters' dtype), else into new memory.
         """
@@ -63,7 +63,7 @@ class FlatParameters:
         return self._joined(parts, out), absent
 
     def forget_gradients(self) -> None:
-        """What an optimizer's `zero_grad` does, without what that takes to be called."""
+        """Set all gradients to None, as `zero_grad` does, without the optimizer's overhead."""
         for parameter in self._parameters.values():
             parameter.grad = None
 
@@ -94,7 +94,7 @@ class FlatParameters:
 
 
 def _flattened(parameters: dict[str, nn.Parameter]) -> Tensor:
-    """The values in new memory, which becomes that of the parameters."""
+    """Copy the values to new memory, and make the parameters views of it."""
     devices = {parameter.device for parameter in parameters.values()}
     if len(devices) != 1:
         raise ModelError(

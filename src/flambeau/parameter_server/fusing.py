@@ -1,4 +1,4 @@
-"""The quickest CPU kernels of torch that give the same result."""
+"""Selection of torch's fastest CPU kernels that give the same result."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ _DTYPES = (torch.float32, torch.float64)
 
 
 def fuse(optimizer: Optimizer) -> None:
-    """Switch to the one-pass kernels in the groups that allow it, and off in the others."""
+    """Enable the fused kernels in the groups that allow them, and disable them in the others."""
     for group in optimizer.param_groups:
         if group.get("capturable"):
-            group["capturable"] = False  # for workers with a GPU; torch refuses it on a CPU
+            group["capturable"] = False  # set by workers with a GPU; torch rejects it on a CPU
         if type(optimizer) in _FUSED:
             group["fused"] = _can_fuse(group)
 
 
 def start_momentum(optimizer: Optimizer) -> None:
-    """Momentum from zero where the fused kernel needs one and there is none yet.
+    """Set missing momentum to zero where the fused kernel needs it.
 
     Fused SGD fails when some parameters get their first gradient later than others.
     """

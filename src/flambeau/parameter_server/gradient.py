@@ -1,4 +1,4 @@
-"""A gradient of a shard's tables and dense weights, and the sum of several."""
+"""A gradient of a shard's tables and dense weights, and the mean of several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Gradient:
-    """What one push brings. `tables` are (ids, grads [n, dim]) by the table's number.
+    """Gradient of one push. `tables` are (ids, grads [n, dim]) by the number of the table.
 
-    A table that was looked up is in it even if none of its ids belong to this shard, so that all
-    shards count the same updates. `absent` are dense parameters that had no gradient.
+    It contains each table that was looked up, even if none of the ids belong to this shard, so that
+    all shards count the same updates. `absent` are dense parameters that had no gradient.
     """
 
     tables: dict[int, tuple[Ids, Array]] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Gradient:
     factor: float = 1.0
 
     def squares(self) -> float:
-        """The squared norm of everything."""
+        """Return the squared norm of the whole gradient."""
         parts = [grads.reshape(-1) for _, grads in self.tables.values()]
         parts += [self.dense] if self.dense is not None else []
         return float(sum(float(np.dot(part, part)) for part in parts))
@@ -41,7 +41,7 @@ class Gradient:
             np.clip(self.dense, -limit, limit, out=self.dense)
 
     def scale(self, factor: float) -> None:
-        """Multiply everything, in place."""
+        """Multiply all numbers by `factor`, in place."""
         if factor == 1.0:
             return
         for _, grads in self.tables.values():
@@ -51,9 +51,9 @@ class Gradient:
 
 
 def weighted_mean(gradients: Sequence[tuple[float, Gradient]], fold: Fold) -> Gradient:
-    """The mean of gradients by their weights, summed in the order given; its arrays are its own.
+    """Return the weighted mean of gradients, summed in the order given, in new arrays.
 
-    Those of weight 0 (workers that had no rows) say nothing.
+    Gradients of weight 0 (of workers that had no rows) are ignored.
     """
     total = sum(weight for weight, _ in gradients)
     heard = [(weight / total, gradient) for weight, gradient in gradients if weight > 0]

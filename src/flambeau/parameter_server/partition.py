@@ -1,4 +1,4 @@
-"""Which ids go to which shard, and how their rows come back in order."""
+"""Division of a batch's ids among shards, and reassembly of their rows in order."""
 
 from collections.abc import Sequence
 from typing import Any, final
@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 @kernel
 def _by_shard(shards: Any, bounds: Any, order: Any) -> None:
-    """Positions by shard, each shard's in order; `bounds` [shards + 1] says where each begins."""
+    """Write the positions grouped by shard; `bounds` [shards + 1] are the starts of the groups."""
     for i in range(shards.size):
         bounds[shards[i] + 1] += 1
     for shard in range(bounds.size - 1):
@@ -41,19 +41,19 @@ def _put(order: Any, values: Any, out: Any) -> None:
 
 @final
 class Partition:
-    """A batch of ids divided among shards."""
+    """Batch of ids divided among shards."""
 
     def __init__(self, ids: Ids, order: Array | None, bounds: list[int]) -> None:
         self._order, self._bounds = order, bounds
         self._ids = ids if order is None else ids[order]
 
     def ids(self, shard: int) -> Ids:
-        """The ids of one shard."""
+        """Return the ids of one shard."""
         own: Ids = self._ids[self._bounds[shard] : self._bounds[shard + 1]]
         return own
 
     def rows(self, shard: int, values: Array) -> Array:
-        """The rows [n, dim] that belong to one shard's ids."""
+        """Return those of `values` [n, dim] that belong to one shard's ids."""
         if self._order is None:
             return values
         order = self._own(shard)
@@ -62,7 +62,7 @@ class Partition:
         return out
 
     def merge(self, parts: Sequence[Array]) -> Array:
-        """The rows of all shards in the order of the batch."""
+        """Return the rows of all shards in the order of the batch."""
         if self._order is None:
             return parts[0]
         out = np.empty((self._ids.size, parts[0].shape[1]), parts[0].dtype)

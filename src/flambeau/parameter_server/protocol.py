@@ -1,9 +1,9 @@
-"""What workers and shards say to each other.
+"""Messages between workers and shards.
 
-Every request has a number that its answer repeats. A request may come again (its answer may have
-been lost): reading twice is harmless, and a gradient has a key by which it is applied only once.
-Rows travel as raw buffers after the message: for a list of `TablePart`s, the ids of each, and for
-gradients its numbers after its ids; dense values come last.
+Every request has a number that its answer repeats. A request may arrive twice (if its answer was
+lost): reading twice is harmless, and a gradient has a key by which it is applied only once. Rows
+are sent as raw buffers after the message: the ids of each `TablePart`, in gradients each followed
+by its numbers; dense values come last.
 """
 
 from typing import Any, Literal
@@ -16,20 +16,21 @@ Outcome = Literal["applied", "duplicate", "late", "skipped"]
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True):
-    """One kind of message; its class name is its tag."""
+    """Base of all messages; the class name is the tag on the wire."""
 
 
 class TablePart(msgspec.Struct, frozen=True, array_like=True):
-    """`count` ids of a table, which is known by its number among the declared ones."""
+    """`count` ids of a table, which is identified by its number among the declared ones."""
 
     table: int
     count: int
 
 
 class Key(msgspec.Struct, frozen=True, array_like=True):
-    """Which gradient this is, whoever sends it.
+    """Identity of a gradient, whichever worker sends it.
 
-    Workers in lockstep name the round; those that run free the batch of a task of an epoch.
+    For synchronous workers `batch` is the round; for asynchronous ones it is a batch of a task of
+    an epoch.
     """
 
     generation: int
@@ -39,7 +40,7 @@ class Key(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Declare(_Message, frozen=True):
-    """The tables and the dense weights of a worker's model; all workers must say the same."""
+    """Tables and dense weights of a worker's model; they must be equal for all workers."""
 
     number: int
     worker: int
@@ -49,7 +50,7 @@ class Declare(_Message, frozen=True):
 
 
 class Declared(_Message, frozen=True):
-    """`begun`: whether there are values already, from a checkpoint or another worker."""
+    """Answer to `Declare`; `begun`: values exist already, from a checkpoint or another worker."""
 
     number: int
     begun: bool
@@ -57,7 +58,7 @@ class Declared(_Message, frozen=True):
 
 
 class Load(_Message, frozen=True):
-    """Rows that a table begins with. Buffers: ids and their values."""
+    """First rows of a table. Buffers: ids and their values."""
 
     number: int
     table: int
@@ -65,13 +66,13 @@ class Load(_Message, frozen=True):
 
 
 class Initialise(_Message, frozen=True):
-    """The first values of the dense weights (a buffer), unless there are values already."""
+    """First values of the dense weights (a buffer), ignored if values exist already."""
 
     number: int
 
 
 class Pull(_Message, frozen=True):
-    """Rows for ids, and the dense weights. `training`: a new id reads as it would begin."""
+    """Request for rows, and for dense weights. `training`: a new id reads as its first values."""
 
     number: int
     parts: list[TablePart]
@@ -80,18 +81,21 @@ class Pull(_Message, frozen=True):
 
 
 class Values(_Message, frozen=True):
-    """Buffers: the rows of each part, then the dense weights. `version` counts updates."""
+    """Answer to `Pull`. Buffers: the rows of each part, then the dense weights.
+
+    `version` counts updates.
+    """
 
     number: int
     version: int
 
 
 class Push(_Message, frozen=True):
-    """A gradient of the mean over `rows` rows, computed with values of `version`.
+    """Gradient of the mean over `rows` rows, computed with values of `version`.
 
-    Rounds weigh it by `weight`, and divide the sum of all by the sum of their `weight`s.
-    `rates` are the learning rates of the dense groups, `factor` multiplies those of the tables.
-    `absent` are dense parameters without a gradient. `want` asks for rows after the update.
+    Rounds weigh it by `weight`, and divide the sum of all by the sum of their `weight`s. `rates`
+    are the learning rates of the dense groups, `factor` multiplies those of the tables. `absent`
+    are dense parameters without a gradient. `want` are the rows to return after the update.
     """
 
     number: int
@@ -112,9 +116,9 @@ class Push(_Message, frozen=True):
 
 
 class Pushed(_Message, frozen=True):
-    """Buffers: the rows of each wanted part, then the dense weights after the update.
+    """Answer to `Push`. Buffers: the rows of each wanted part, then the updated dense weights.
 
-    `round` is the one that is open now; with `stop` the training ends here. `dropped` counts the
+    `round` is the one that is open now; `stop` means that training ends here. `dropped` counts the
     rows of this generation whose gradients were not applied in their rounds.
     """
 
@@ -127,9 +131,9 @@ class Pushed(_Message, frozen=True):
 
 
 class TakeSnapshot(_Message, frozen=True):
-    """Save this moment, as snapshot `name`, as files in a directory.
+    """Request to save the current state as snapshot `name`, as files in a directory.
 
-    With `track`, changes are remembered from here on; with `incremental`, only rows that changed
+    With `track`, changes are recorded from here on; with `incremental`, only rows that changed
     since the last full snapshot are saved.
     """
 
@@ -150,7 +154,7 @@ class AwaitSnapshot(_Message, frozen=True):
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
-    """A table's file in a snapshot; `full`: it does not build on an earlier one."""
+    """Table's file in a snapshot; `full`: it does not build on an earlier one."""
 
     name: str
     file: str
@@ -158,7 +162,7 @@ class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SnapshotDone(_Message, frozen=True):
-    """Files with their sizes and checksums."""
+    """Files of a snapshot by name, each with its size and checksum."""
 
     number: int
     files: dict[str, tuple[int, int]]
@@ -166,7 +170,7 @@ class SnapshotDone(_Message, frozen=True):
 
 
 class Waiting(_Message, frozen=True):
-    """A sign of life: the answer must wait for others."""
+    """Keep-alive: the request was received, but its answer has to wait."""
 
     number: int
 
@@ -176,9 +180,9 @@ class Done(_Message, frozen=True):
 
 
 class Refused(_Message, frozen=True):
-    """What was asked is wrong; `error` is the name of the exception to raise.
+    """Error answer to a request; `error` is the name of the exception to raise.
 
-    `errno` and `text` are those of an `OSError`; 0 for all others.
+    `errno` and `text` are those of an `OSError`; `errno` is 0 for all others.
     """
 
     number: int
@@ -193,5 +197,5 @@ Messages = Request | Answer
 
 CODEC: Codec[Messages] = Codec(Messages)
 
-#: No frame is larger; a table's part of one request, or a shard's range of dense weights.
+#: Largest frame: a table's part of one request, or a shard's range of dense weights.
 MAX_FRAME_BYTES = 4 << 30

@@ -1,4 +1,4 @@
-"""What a dense range saves, and how the dumps of some ranges are cut for others."""
+"""The saved state of a dense range, and how the dumps of some ranges are cut for others."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
@@ -11,17 +11,17 @@ from flambeau.parameter_server.dense_layout import Options
 
 
 class ParameterState(TypedDict):
-    """One parameter's optimizer state in one range: which flat states it has, and its scalars."""
+    """Optimizer state of a parameter in one range: names of its flat states, and its scalars."""
 
     flat: list[str]
     scalars: dict[str, Any]
 
 
 class RangeDump(TypedDict):
-    """Values `start` to `stop` of the flat vector, and what the optimizer keeps for them.
+    """Values `start` to `stop` of the flat vector, and the optimizer's state for them.
 
     `state` has a tensor [stop - start] per kind of state, zero where a parameter has none yet.
-    `parameters` is by parameter index; `groups`, options that the optimizer changed, by group.
+    `parameters` is by parameter index; `groups` are options that the optimizer changed, by group.
     """
 
     start: int
@@ -33,7 +33,7 @@ class RangeDump(TypedDict):
 
 
 def sorted_state(state: Mapping[str, Any], size: int) -> ParameterState:
-    """The state of a piece of `size` values, sorted by what it is. Scalars are copied."""
+    """Return the state of a piece of `size` values: names of flat tensors, and copied scalars."""
     flat = [key for key, value in state.items() if _is_flat(value, size)]
     return {
         "flat": flat,
@@ -42,7 +42,7 @@ def sorted_state(state: Mapping[str, Any], size: int) -> ParameterState:
 
 
 def require_covered(dumps: Sequence[RangeDump], start: int, stop: int) -> None:
-    """`CheckpointError` if something from `start` to `stop` is in none of the dumps."""
+    """Raise `CheckpointError` if any value from `start` to `stop` is in none of the dumps."""
     reached = start
     for dump in sorted(dumps, key=lambda dump: dump["start"]):
         if dump["start"] <= reached:
@@ -55,14 +55,14 @@ def require_covered(dumps: Sequence[RangeDump], start: int, stop: int) -> None:
 
 
 def values_of(dumps: Sequence[RangeDump], start: int, stop: int) -> Tensor:
-    """The values from `start` to `stop` of the flat vector, copied."""
+    """Return a copy of the values from `start` to `stop` of the flat vector."""
     return _gathered(dumps, start, stop, lambda dump: dump["values"])
 
 
 def state_of(dumps: Sequence[RangeDump], parameter: int, start: int, stop: int) -> dict[str, Any]:
-    """The optimizer state of a parameter's piece from `start` to `stop`, copied.
+    """Return a copy of the optimizer state of a parameter's piece from `start` to `stop`.
 
-    Scalars are those of the range that had its beginning: asynchronous shards may differ.
+    Scalars are those of the range that contains its start: asynchronous shards may differ.
     """
     saved = _saved(dumps, parameter, start)
     if saved is None:
@@ -73,7 +73,10 @@ def state_of(dumps: Sequence[RangeDump], parameter: int, start: int, stop: int) 
 
 
 def are_alike(dumps: Sequence[RangeDump], places: Sequence[tuple[int, int]]) -> bool:
-    """Whether parameters, each with where it starts, have the same kinds of state and scalars."""
+    """Return whether parameters have the same kinds of state and scalars.
+
+    Each place is a parameter index and the start of the piece.
+    """
     states = [_saved(dumps, *place) for place in places]
     return all(state == states[0] for state in states)
 

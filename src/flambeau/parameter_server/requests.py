@@ -1,6 +1,6 @@
-"""What requests bring, checked against the shard before anything of it is touched.
+"""The contents of requests, checked against the shard before anything is changed.
 
-All of these raise `ProtocolError` for a message that is malformed.
+All functions raise `ProtocolError` for malformed messages.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ Frames = Sequence[Any]
 
 
 def layout(values: dict[str, Any] | None) -> DenseLayout | None:
-    """The layout of a worker's dense weights."""
+    """Return the layout of a worker's dense weights, if it has any."""
     if values is None:
         return None
     try:
@@ -35,7 +35,7 @@ def layout(values: dict[str, Any] | None) -> DenseLayout | None:
 
 
 def first_rows(shard: ServerShard, message: Load, frames: Frames) -> tuple[Table, Ids, Array]:
-    """A table, and ids and rows that it begins with."""
+    """Return a table, and the ids and values of its first rows."""
     table = _table(shard, message.table)
     ids, rows = _require(frames, 2)
     values = buffers.rows(rows, message.count, table.spec.dim, table.dtype)
@@ -43,13 +43,13 @@ def first_rows(shard: ServerShard, message: Load, frames: Frames) -> tuple[Table
 
 
 def first_values(dense: DenseRange, frames: Frames) -> Array:
-    """The values that a range of dense weights begins with."""
+    """Return the first values of a range of dense weights."""
     (given,) = _require(frames, 1)
     return buffers.numbers(given, dense.values.size, dense.values.dtype)
 
 
 def wanted(shard: ServerShard, parts: Sequence[TablePart], frames: Frames) -> list[tuple[int, Ids]]:
-    """Ids to read, by the tables' numbers."""
+    """Return the ids to read, with the numbers of their tables."""
     found = []
     for part, frame in zip(parts, _require(frames, len(parts)), strict=True):
         _table(shard, part.table)
@@ -58,12 +58,12 @@ def wanted(shard: ServerShard, parts: Sequence[TablePart], frames: Frames) -> li
 
 
 def wanted_back(shard: ServerShard, message: Push, frames: Frames) -> list[tuple[int, Ids]]:
-    """Ids to read after an update."""
+    """Return the ids to read after an update, with the numbers of their tables."""
     return wanted(shard, message.want, frames[len(frames) - len(message.want) :])
 
 
 def gradient(shard: ServerShard, message: Push, frames: Frames) -> Gradient:
-    """The gradient of a push."""
+    """Return the gradient of a push."""
     _require(frames, 2 * len(message.parts) + message.dense + len(message.want))
     found = Gradient(absent=frozenset(message.absent), rates=message.rates, factor=message.factor)
     for index, part in enumerate(message.parts):

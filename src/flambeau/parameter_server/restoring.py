@@ -1,4 +1,4 @@
-"""A shard as a checkpoint has it, whatever the number of shards that wrote it."""
+"""Restoring a shard from a checkpoint, whatever the number of shards that wrote it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +15,13 @@ from flambeau.tables.saved.saving import restore_tables
 
 @final
 class Restoring:
-    """Goes on from `checkpoint`; or with `afresh`, only tables begin with its rows and counters."""
+    """Source of a shard's state: a checkpoint; with `afresh`, only its table rows and counters."""
 
     def __init__(self, checkpoint: Path, *, afresh: bool = False) -> None:
         self._checkpoint, self._afresh = checkpoint, afresh
 
     def restore(self, shard: ServerShard, breathe: Callable[[], None]) -> None:
-        """Fill a declared shard. `breathe` is called now and then, since it may take long."""
+        """Fill a declared shard. `breathe` is called repeatedly, since it may take long."""
         states = read_states(self._checkpoint)
         settings = shard.settings
         dumps = [state["tables"] for state in states]
@@ -40,7 +40,7 @@ class Restoring:
 
 
 def read_states(checkpoint: Path) -> list[dict[str, Any]]:
-    """What all shards of a checkpoint had saved beside rows, by shard."""
+    """Return the states of all shards of a checkpoint, without table rows, by shard."""
     files = Manifest.read(checkpoint).files
     count = sum(name.startswith("server-") for name in files)
     if not count:

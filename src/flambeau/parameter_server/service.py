@@ -1,4 +1,4 @@
-"""The loop of a server: requests of workers and decisions of the coordinator, one at a time."""
+"""The loop of a server, which handles requests and coordinator decisions one at a time."""
 
 import time
 from collections import deque
@@ -50,7 +50,7 @@ Envelopes = Envelope[Messages]
 
 
 class Coordinator:
-    """What a shard asks of the coordinator in lockstep; asynchronous workers need none."""
+    """Connection to the coordinator in synchronous training; asynchronous training needs none."""
 
     def __init__(self, send: Callable[[Any], object], generation: int) -> None:
         self.send, self.generation = send, generation
@@ -58,7 +58,7 @@ class Coordinator:
 
 @dataclass
 class _Parked:
-    """A push whose answer waits for the end of its round."""
+    """Push whose answer waits for the end of its round."""
 
     envelope: Envelopes
     push: Push
@@ -66,7 +66,7 @@ class _Parked:
 
 @final
 class Service:
-    """Serves one shard. `coordinator` is None when gradients are applied as they come."""
+    """Server of one shard. `coordinator` is None if gradients are applied when they arrive."""
 
     def __init__(
         self,
@@ -89,10 +89,10 @@ class Service:
         self._declaring: list[tuple[Envelopes, Declare]] = []
         self._breath = 0.0
 
-    # The loop
+    # Main loop
 
     def turn(self, poller: zmq.Poller) -> None:
-        """Serve what has come, then do a piece of what is to be done in between."""
+        """Handle one request, if there is one, then do a piece of the pending work."""
         busy = self._backlog or (self._snapshot is not None and not self._snapshot.written)
         ready = dict(poller.poll(0 if busy else int(IDLE_SECONDS * 1000)))
         if self._backlog:
@@ -106,9 +106,9 @@ class Service:
             self._breathe()
 
     def decided(self, decision: NormRequest | Commit) -> None:
-        """Act on the coordinator's word about the open round."""
+        """Act on the coordinator's decision about the open round."""
         if decision.round != self.shard.staging.round:
-            return  # said twice
+            return  # received twice
         if isinstance(decision, NormRequest):
             squares = self.shard.staging.squares(decision.members)
             assert self._coordinator is not None
@@ -152,8 +152,8 @@ class Service:
 
     @stores
     def _fill(self, envelope: Envelopes) -> None:
-        """Rows and weights that there are already; if that fails, nothing was declared."""
-        self._backlog.append(envelope)  # so that it hears that we are alive
+        """Restore or import existing values; on failure, undo the declaration."""
+        self._backlog.append(envelope)  # so that the worker gets keep-alives meanwhile
         try:
             if self._restoring is not None:
                 self._restoring.restore(self.shard, self._look_around)
@@ -196,7 +196,7 @@ class Service:
         started = time.perf_counter()
         self._require_generation(message.key.generation)
         gradient = requests.gradient(self.shard, message, envelope.buffers)
-        # What is malformed is refused before anything changes.
+        # Malformed messages are refused before anything changes.
         wanted = requests.wanted_back(self.shard, message, envelope.buffers)
         if self._coordinator is None:
             outcome, apply_rest = self._apply_now(message, gradient, wanted)
@@ -209,7 +209,7 @@ class Service:
     def _apply_now(
         self, message: Push, gradient: Gradient, wanted: Sequence[tuple[int, Ids]]
     ) -> tuple[Outcome, Callable[[], None]]:
-        """Apply what the answer depends on; what became of the gradient, and what does the rest."""
+        """Apply what the answer needs; return the outcome, and a function that applies the rest."""
         key = message.key
         if not self.shard.watermarks.accept(key.epoch, key.task, key.batch):
             return "duplicate", _nothing
@@ -221,7 +221,7 @@ class Service:
     def _stage(self, envelope: Envelopes, message: Push, gradient: Gradient) -> None:
         number, worker = message.key.batch, message.worker
         if number > self.shard.staging.round:
-            self._early.append(envelope)  # other shards have heard of the end of this round already
+            self._early.append(envelope)  # other shards have already closed the round before
             return
         standing = self.shard.staging.stage(worker, number, message.weight, gradient)
         if standing.outcome is None:
@@ -231,7 +231,7 @@ class Service:
         if standing.outcome not in (None, "late"):
             return
         assert self._coordinator is not None
-        # Said again when a push comes again: the coordinator may not have heard it.
+        # Sent again when a push is repeated: the coordinator may not have received it.
         self._coordinator.send(
             Staged(
                 self.shard.settings.index,
@@ -275,7 +275,7 @@ class Service:
         training: bool,
         dense: bool,
     ) -> None:
-        """Answer with rows, and with the dense weights if there are any."""
+        """Answer with rows, and with the dense weights if requested."""
         shard, sizes = self.shard, self.shard.sizes(wanted)
         weights = shard.dense.values if dense and shard.dense is not None else None
         if weights is not None:
@@ -283,14 +283,14 @@ class Service:
         room = self._server.room(envelope.peer, sizes)
         out = shard.pull(wanted, training=training, room=room)
         if weights is not None:
-            # With room they are copied there, otherwise they must not change on the way.
+            # With room, they are copied there; otherwise a copy keeps them from changing in flight.
             out.append(weights if room is not None and room.spans[-1] else weights.copy())
         self._server.send(envelope.peer, answer, out, room)
 
     # Snapshots
 
     def _own(self, directory: str) -> Path:
-        """A directory of the run, as it is on this machine."""
+        """Return a directory of the run on this machine, creating it if needed."""
         path = (self.shard.settings.directory or Path()) / directory
         path.mkdir(parents=True, exist_ok=True)
         return path
@@ -347,7 +347,7 @@ class Service:
             number = getattr(envelope.message, "number", 0)
             self._reply(envelope, SnapshotDone(number, files, tables))
 
-    # Signs of life
+    # Keep-alives
 
     def _breathe(self) -> None:
         self._breath = time.monotonic() + BREATH_SECONDS
@@ -357,7 +357,7 @@ class Service:
             self._reply(envelope, Waiting(getattr(envelope.message, "number", 0)))
 
     def _look_around(self) -> None:
-        """In the middle of long work: take note of who asks, and say that we are alive."""
+        """Queue requests that arrived during long work, and send keep-alives."""
         while True:
             envelope = self._server.receive(0)
             if envelope is None:
@@ -375,7 +375,7 @@ class Service:
 
 
 def _nothing() -> None:
-    """What is left of a gradient that was not applied."""
+    """Do nothing: the rest of a gradient that was not applied."""
 
 
 _HANDLERS: dict[type, Callable[..., None]] = {

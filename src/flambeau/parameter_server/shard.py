@@ -1,4 +1,4 @@
-"""What one server holds: its part of every table and of the dense weights."""
+"""The state of one server: its part of every table and of the dense weights."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from flambeau.tables.index.ids import Ids
 from flambeau.tables.saved.importing import import_vectors
 from flambeau.tables.table import Table
 
-#: With fewer rows than that, taking an update apart costs more than it saves.
+#: With fewer rows, splitting an update costs more than it saves.
 SPLIT_ROWS = 512
 
 Array = np.ndarray[Any, Any]
@@ -36,7 +36,7 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
 @dataclass(frozen=True)
 class ShardSettings:
-    """What a shard is told by the job: which of `count` it is, and how it updates."""
+    """Settings of a shard: its number `index` of `count`, and how it updates."""
 
     index: int
     count: int
@@ -49,7 +49,7 @@ class ShardSettings:
 
 @final
 class ServerShard:
-    """Tables, dense range, and which gradients have been applied. One thread uses it."""
+    """Tables, dense range, and a record of applied gradients. Used by one thread."""
 
     def __init__(self, settings: ShardSettings) -> None:
         self.settings = settings
@@ -60,24 +60,24 @@ class ServerShard:
         self.watermarks = Watermarks()
         self.version = 0
         self.begun = False
-        #: Tables that have their first rows from a checkpoint.
+        #: Tables whose first rows came from a checkpoint.
         self.filled: set[str] = set()
         self._declared = False
-        # Arrays that are kept keep the memory in which they came from being used again.
+        # Remembered arrays keep the buffers they were received in from being reused.
         self._membership = IdPositions(remembered=1)
 
     @property
     def specs(self) -> list[TableSpec]:
-        """The declared tables, by number."""
+        """Specs of the declared tables, by number."""
         return [table.spec for table in self.tables]
 
     @property
     def declared(self) -> bool:
-        """Whether a worker has said what there is."""
+        """Whether a worker has declared its tables and weights."""
         return self._declared
 
     def declare(self, specs: Sequence[TableSpec], layout: DenseLayout | None) -> None:
-        """Make room for tables and dense weights; afterwards, check that it is the same."""
+        """Create tables and dense weights in the first call; later, check that they are equal."""
         if self._declared:
             self._compare(specs, layout)
             return
@@ -98,19 +98,19 @@ class ServerShard:
         self.layout, self._declared = layout, True
 
     def import_first_rows(self) -> None:
-        """Read the files that tables begin with; only ids of this shard stay."""
+        """Import the tables' `init` files, keeping only ids of this shard."""
         for table in self.tables:
             if table.spec.init is not None and table.spec.name not in self.filled:
                 import_vectors(table, Path(table.spec.init), self.owns)
 
     def owns(self, ids: Ids) -> Any:
-        """Which ids belong to this shard."""
+        """Return which ids belong to this shard."""
         return shards_of(ids, self.settings.count) == self.settings.index
 
     def pull(
         self, wanted: Sequence[tuple[int, Ids]], *, training: bool, room: Room | None = None
     ) -> list[Array]:
-        """The rows of ids, by the tables' numbers, in `room` if there is one. Changes nothing."""
+        """Return the rows of ids, by table number, in `room` if it is given. Changes nothing."""
         found = []
         for place, (number, ids) in enumerate(wanted):
             table = self.tables[number]
@@ -120,7 +120,7 @@ class ServerShard:
         return found
 
     def sizes(self, wanted: Sequence[tuple[int, Ids]]) -> list[int]:
-        """The bytes of these rows."""
+        """Return the sizes in bytes of the rows that `pull` returns."""
         tables = self.tables
         return [
             ids.size * tables[number].spec.dim * tables[number].dtype.itemsize
@@ -128,7 +128,7 @@ class ServerShard:
         ]
 
     def apply(self, gradient: Gradient) -> None:
-        """One update of everything that has a gradient."""
+        """Apply a gradient as one update of tables and dense weights."""
         for number, (ids, grads) in gradient.tables.items():
             table = self.tables[number]
             table.push(ids, grads, table.optimizer.lr * gradient.factor)
@@ -140,14 +140,14 @@ class ServerShard:
     def apply_first(
         self, gradient: Gradient, wanted: Sequence[tuple[int, Ids]]
     ) -> Callable[[], None]:
-        """One update of the dense weights and of the rows in `wanted`; what does the rest of it.
+        """Update the dense weights and the rows in `wanted`; return a function that does the rest.
 
-        That may wait until the sender has its answer, but nothing else may come before.
+        The rest may wait until the sender has its answer, but must precede every other request.
         """
         first, asked = replace(gradient, tables=dict(gradient.tables)), dict(wanted)
         taken: dict[int, Array] = {}
         for number, (ids, grads) in gradient.tables.items():
-            # Who is admitted or evicted depends on all rows of an update.
+            # Admission and eviction depend on all rows of an update.
             if ids.size >= SPLIT_ROWS and self.tables[number].updates_by_row:
                 places = self._membership.places(ids, asked.get(number, _NO_IDS))
                 first.tables[number] = ids[places], grads[places]

@@ -1,4 +1,4 @@
-"""A shard at one moment, written while it goes on."""
+"""A consistent snapshot of a shard, written while it keeps changing."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -13,16 +13,16 @@ Files = dict[str, tuple[int, int]]
 
 
 def state_file_name(shard: int) -> str:
-    """What the file of all that is not rows of tables is called."""
+    """Return the name of the file with a shard's state other than table rows."""
     return f"server-{shard}.safetensors"
 
 
 @final
 class ShardSnapshot:
-    """Dense weights are copied at once, rows of tables before they change.
+    """Snapshot that copies dense weights at once, and rows of tables before they change.
 
-    `advance` is called between requests until all rows are `written`; the rest (checksums, waiting
-    for the disk) is done by a thread, and `result` has it when it is `done`.
+    `advance` is called between requests until all rows are `written`; a thread does the rest
+    (checksums, waiting for the disk), and `result` returns at once when it is `done`.
     """
 
     def __init__(
@@ -49,32 +49,32 @@ class ShardSnapshot:
 
     @property
     def written(self) -> bool:
-        """Whether nothing is left to be done between requests."""
+        """Whether no more calls of `advance` are needed."""
         return self._finishing is not None or self._error is not None
 
     def advance(self, rows: int) -> None:
-        """Write at most so many rows."""
+        """Write at most `rows` rows."""
         try:
             self._tables.advance(rows)
-        except Exception as error:  # noqa: BLE001 - told to whoever awaits the snapshot
+        except Exception as error:  # noqa: BLE001 - raised by `result`
             self._tables.abandon()
             self._error = error
         else:
             self._finish_if_written()
 
     def done(self) -> bool:
-        """Whether `result` will not wait."""
+        """Return whether `result` will return without waiting."""
         return self._error is not None or (self._finishing is not None and self._finishing.done())
 
     def result(self) -> tuple[Files, list[SnapshotFile]]:
-        """The files with sizes and checksums, and which tables they are of; or what went wrong."""
+        """Return the files with sizes and checksums, and the table of each; raise on failure."""
         if self._error is not None:
             raise self._error
         assert self._finishing is not None
         return self._finishing.result()
 
     def abandon(self) -> None:
-        """Give up what is not finished."""
+        """Abandon the snapshot if it is not finished."""
         if self._finishing is None:
             self._tables.abandon()
         self._thread.shutdown()
@@ -92,7 +92,7 @@ class ShardSnapshot:
 
 
 def shard_state(shard: ServerShard, tables: dict[str, Any]) -> dict[str, Any]:
-    """All of a shard that is not rows of tables, as a checkpoint takes it."""
+    """Return a shard's state other than table rows, for a checkpoint."""
     return {
         "shard": shard.settings.index,
         "shards": shard.settings.count,

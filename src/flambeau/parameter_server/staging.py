@@ -11,7 +11,7 @@ from flambeau.tables.index.unique_ids import Fold
 
 @dataclass(frozen=True)
 class Standing:
-    """What became of a worker's gradient. None: that is not decided yet."""
+    """State of a worker's gradient: its outcome, or None until that is decided."""
 
     outcome: Outcome | None
     new: bool = False
@@ -19,7 +19,7 @@ class Standing:
 
 @final
 class Staging:
-    """The open round of one shard. Memory: one gradient per worker."""
+    """Open round of one shard. Keeps one gradient per worker in memory."""
 
     def __init__(self, round_number: int, clip_value: float | None) -> None:
         self.round = round_number
@@ -30,7 +30,7 @@ class Staging:
         self._fold = Fold()
 
     def stage(self, worker: int, number: int, weight: float, gradient: Gradient) -> Standing:
-        """Keep a worker's gradient of round `number`, unless it was there before or is too late."""
+        """Keep a worker's gradient of round `number`, unless it is a duplicate or late."""
         before = self._last.get(worker)
         if before is not None and before[0] == number:
             return Standing(before[1])
@@ -42,11 +42,11 @@ class Staging:
         return Standing(None, new)
 
     def squares(self, members: Sequence[int]) -> float:
-        """The squared norm of the members' mean gradient."""
+        """Return the squared norm of the members' mean gradient."""
         return self._mean(members).squares()
 
     def close(self, members: Sequence[int], scale: float, apply: bool) -> Gradient | None:
-        """End the round: the gradient to apply, if any. Gradients of others are forgotten."""
+        """End the round; return the gradient to apply, if any. Those of others are dropped."""
         total = self._mean(members) if apply else None
         if total is not None:
             total.scale(scale)
@@ -59,7 +59,7 @@ class Staging:
         return total
 
     def outcome(self, worker: int, number: int) -> Outcome:
-        """What became of a gradient of a round that is over."""
+        """Return the outcome of a gradient of a closed round."""
         before = self._last.get(worker)
         return before[1] if before is not None and before[0] == number else "late"
 

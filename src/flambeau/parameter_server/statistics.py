@@ -1,4 +1,4 @@
-"""What servers and their clients count, for the report and for whoever watches."""
+"""Counters of servers and their clients, for the report and for monitoring."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ class Latencies:
         self._bins: Counter[int] = Counter()
 
     def add(self, seconds: float) -> None:
-        """One duration."""
+        """Count one duration."""
         number, edge = 0, self._LEAST
         while edge < seconds and number < 120:
             number, edge = number + 1, edge * self._RATIO
         self._bins[number] += 1
 
     def percentile(self, fraction: float) -> float:
-        """Seconds that this fraction of durations did not exceed; 0 if there were none."""
+        """Return the seconds that this fraction of durations did not exceed; 0 without any."""
         left = fraction * sum(self._bins.values())
         for number in sorted(self._bins):
             left -= self._bins[number]
@@ -36,7 +36,7 @@ class Latencies:
 
 @final
 class ServerStatistics:
-    """Counts of one shard since its start."""
+    """Counters of one shard since its start."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -44,28 +44,28 @@ class ServerStatistics:
         self._staleness: Counter[int] = Counter()
 
     def pulled(self, wanted: Sequence[tuple[int, Any]], seconds: float) -> None:
-        """A pull was answered."""
+        """Count a pull that was answered."""
         self.counts["pulls"] += 1
         self.counts["rows_pulled"] += sum(ids.size for _, ids in wanted)
         self.busy_seconds += seconds
 
     def pushed(self, push: Push, seconds: float) -> None:
-        """A push was taken."""
+        """Count a push that was handled."""
         self.counts["pushes"] += 1
         self.counts["rows_pushed"] += sum(part.count for part in push.parts)
         self.busy_seconds += seconds
 
     def committed(self, seconds: float) -> None:
-        """A round was applied."""
+        """Count a round that was applied."""
         self.counts["rounds"] += 1
         self.busy_seconds += seconds
 
     def stale(self, updates: int) -> None:
-        """A gradient was applied that was computed this many updates ago."""
+        """Count an applied gradient that was computed `updates` updates ago."""
         self._staleness[max(0, updates)] += 1
 
     def summary(self, tables: Sequence[Table]) -> dict[str, Any]:
-        """As plain values."""
+        """Return all counters as plain values."""
         return {
             **self.counts,
             "busy_seconds": self.busy_seconds,

@@ -1,13 +1,13 @@
-"""Which gradients of asynchronous workers have been applied, so that none is applied twice."""
+"""A record of applied gradients of asynchronous workers, so that none is applied twice."""
 
 from typing import Any, final
 
 
 @final
 class Watermarks:
-    """For each task of the last epochs, the next batch to be applied.
+    """Next batch to apply, for each task of the last two epochs.
 
-    A task's batches come in order, whoever sends them. Gradients of epochs that are long over are
+    A task's batches arrive in order, whichever workers send them. Gradients of older epochs are
     refused, so memory is bounded by the tasks of two epochs.
     """
 
@@ -16,7 +16,7 @@ class Watermarks:
         self._epoch = 0
 
     def accept(self, epoch: int, task: int, batch: int) -> bool:
-        """Whether this gradient is new; from now on it is not."""
+        """Record a gradient; return whether it is new."""
         if epoch < self._epoch - 1 or batch < self._next.get((epoch, task), 0):
             return False
         if epoch > self._epoch:
@@ -26,11 +26,11 @@ class Watermarks:
         return True
 
     def dump(self) -> list[list[int]]:
-        """As plain values, for a checkpoint."""
+        """Return the watermarks as plain values, for a checkpoint."""
         return [[epoch, task, batch] for (epoch, task), batch in self._next.items()]
 
     def load(self, dumps: list[Any]) -> None:
-        """Go on from the marks of one or more shards: what one of them has not got is missing."""
+        """Restore the watermarks of one or more shards; only batches applied by all count."""
         marks = [{(epoch, task): batch for epoch, task, batch in dump} for dump in dumps]
         keys = set.intersection(*(set(mark) for mark in marks)) if marks else set()
         self._next = {key: min(mark[key] for mark in marks) for key in keys}
