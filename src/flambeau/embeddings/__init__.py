@@ -1,10 +1,10 @@
-"""Embedding tables as PyTorch modules: `SparseEmbedding`, and what stands behind it.
+"""Embedding tables as PyTorch modules: `SparseEmbedding`, and the lookups behind it.
 
-A module knows the spec of its table and what to do with rows; where the rows are is the business
-of a `LookupBackend`. A training step is forward (rows are pulled, each id once), backward, and
-`Lookups.gradients()`, which are then pushed.
+A module has the spec of its table and computes with rows; a `LookupBackend` provides the rows. In a
+training step, the forward pass pulls rows (each id once), and after the backward pass
+`Lookups.gradients()` returns the gradients to push.
 
-Names are imported when they are first used: a model without tables needs no kernels.
+Names are imported on first use: a model without tables needs no kernels.
 """
 
 import importlib

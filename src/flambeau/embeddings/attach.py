@@ -1,4 +1,4 @@
-"""The tables of a model, and giving its modules access to them."""
+"""Finding the tables of a model, and attaching them to its modules."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,24 +12,24 @@ from flambeau.errors import ModelError
 
 
 class LooksUp(Protocol):
-    """What looks ids up for modules (`Lookups`)."""
+    """Object that looks up ids for modules (`Lookups`)."""
 
     @property
     def backend(self) -> LookupBackend: ...
 
 
 def tables_of(model: nn.Module) -> list[TableSpec]:
-    """The distinct tables of a model; two different ones of one name are an error."""
+    """Return the distinct tables of a model; raise `ModelError` if two share a name but differ."""
     return list(by_name(module.spec for module in _modules(model)).values())
 
 
 def has_tables(model: nn.Module) -> bool:
-    """Whether any module of the model looks something up."""
+    """Return whether any module of the model has a table."""
     return bool(_modules(model))
 
 
 def begin_without_rows(model: nn.Module, *, others: bool) -> None:
-    """A copy of a trained model has its weights, but not its rows: there must be `others`."""
+    """Raise `ModelError` for a copy of a trained model without `others`: its rows are lost."""
     for module in _modules(model):
         if module.copied and not others:
             raise ModelError(
@@ -40,7 +40,7 @@ def begin_without_rows(model: nn.Module, *, others: bool) -> None:
 
 
 def attach(model: nn.Module, lookups: LooksUp) -> None:
-    """Declare the model's tables and let its modules look up through `lookups`."""
+    """Declare the model's tables, and let its modules look up through `lookups`."""
     lookups.backend.declare(tables_of(model))
     for module in _modules(model):
         module.lookups = lookups
@@ -48,9 +48,9 @@ def attach(model: nn.Module, lookups: LooksUp) -> None:
 
 @dataclass(frozen=True)
 class EarlyColumn:
-    """A column with ids of a table that are to be fetched early.
+    """Column with ids of a table whose rows are to be fetched early.
 
-    `fields` and `only` are as the module has them.
+    `fields` and `only` are those of the module.
     """
 
     spec: TableSpec
@@ -60,7 +60,7 @@ class EarlyColumn:
 
 
 def prefetch_columns(model: nn.Module) -> list[EarlyColumn]:
-    """Each table with a column of ids to fetch early, each pair once."""
+    """Return each pair of a table and a column of ids to fetch early, once."""
     pairs = {
         (module.spec.name, module.prefetch): EarlyColumn(
             module.spec, module.prefetch, module.fields, module.only

@@ -18,9 +18,9 @@ Array = np.ndarray[Any, Any]
 @final
 @dataclass(frozen=True)
 class TableGradient:
-    """What one step says about one table: distinct `ids` [n] and their gradients [n, dim].
+    """Gradient of one step for one table: distinct `ids` [n] and their gradients [n, dim].
 
-    `n` may be 0: the table was looked up, and nothing came of it. Who gets it owns the arrays.
+    `n` is 0 if the table was looked up without effect on the loss. The receiver owns the arrays.
     """
 
     spec: TableSpec
@@ -29,19 +29,19 @@ class TableGradient:
 
 
 class LookupBackend(ABC):
-    """Where a model reads the rows of tables.
+    """Source of table rows for a model.
 
     Writing is not part of it: tables of this process take gradients by `InProcessTables.push`,
-    servers by `ServerClient.begin_push`, and tables of a finished run or an export none.
+    servers by `ServerClient.begin_push`, and tables of a finished run or an export take none.
     """
 
     @abstractmethod
     def declare(self, specs: Sequence[TableSpec]) -> None:
-        """Make tables known before they are used; one that is known already must be the same."""
+        """Declare tables before they are used; one that is declared already must be the same."""
 
     @abstractmethod
     def pull(self, wanted: Sequence[tuple[TableSpec, Ids]], *, training: bool) -> list[Array]:
-        """The rows [n, dim] of distinct ids, one array for each pair. Changes nothing.
+        """Return the rows [n, dim] of distinct ids, one array for each pair. Changes nothing.
 
         An id without a row gets the first values it would start with when `training`, otherwise the
         default row. The arrays belong to the caller.
@@ -51,7 +51,7 @@ class LookupBackend(ABC):
 def by_name(
     specs: Iterable[TableSpec], known: Mapping[str, TableSpec] | None = None
 ) -> dict[str, TableSpec]:
-    """`known` and the distinct specs, by name; two different ones of one name are an error."""
+    """Return `known` and the distinct specs by name; raise `ModelError` if two of a name differ."""
     found = dict(known or {})
     for spec in specs:
         first = found.setdefault(spec.name, spec)

@@ -1,7 +1,7 @@
 """Kernels over bags of rows: bag b has the rows `inverse[ends[b]:ends[b + 1]]`.
 
-Those that add write into `out` [rows, dim], which begins as zeros. Taking rows and summing bags is
-left to torch, which is faster at it; its gradients of both are several times slower.
+Kernels that add write into `out` [rows, dim], which must start as zeros. Taking rows and summing
+bags is left to torch, which is faster at it; torch's gradients of both are several times slower.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ def add_bags(grads: Any, inverse: Any, ends: Any, out: Any) -> None:
 
 @kernel
 def add_weighted_bags(grads: Any, inverse: Any, ends: Any, weights: Any, out: Any) -> None:
-    """Add each bag's gradient to its rows, times their weights [n]."""
+    """Add each bag's gradient, times the weights [n], to its rows."""
     for b in range(ends.size - 1):
         for i in range(ends[b], ends[b + 1]):
             row = inverse[i]
@@ -31,7 +31,7 @@ def add_weighted_bags(grads: Any, inverse: Any, ends: Any, weights: Any, out: An
 
 @kernel
 def weight_gradients(grads: Any, rows: Any, inverse: Any, ends: Any, out: Any) -> None:
-    """`out[i]` becomes the product of row i with the gradient of its bag."""
+    """Write the product of row i with the gradient of its bag to `out[i]`."""
     for b in range(ends.size - 1):
         for i in range(ends[b], ends[b + 1]):
             row = inverse[i]
@@ -43,7 +43,7 @@ def weight_gradients(grads: Any, rows: Any, inverse: Any, ends: Any, out: Any) -
 
 @kernel
 def largest(rows: Any, inverse: Any, ends: Any, out: Any, winners: Any) -> None:
-    """The largest number of each column of a bag, and its row (-1: the bag is empty)."""
+    """Write the largest number of each column of a bag, and its row (-1: the bag is empty)."""
     for b in range(ends.size - 1):
         for i in range(ends[b], ends[b + 1]):
             row = inverse[i]
@@ -55,7 +55,7 @@ def largest(rows: Any, inverse: Any, ends: Any, out: Any, winners: Any) -> None:
 
 @kernel
 def add_to_winners(grads: Any, winners: Any, out: Any) -> None:
-    """Add each number of a bag's gradient to the row that won it."""
+    """Add each number of a bag's gradient to the row that had the maximum."""
     for b in range(winners.shape[0]):
         for j in range(winners.shape[1]):
             if winners[b, j] >= 0:
@@ -64,7 +64,7 @@ def add_to_winners(grads: Any, winners: Any, out: Any) -> None:
 
 @kernel
 def pad(rows: Any, inverse: Any, ends: Any, out: Any) -> None:
-    """The rows of bag b become `out[b]` [longest, dim], from the start."""
+    """Copy the rows of bag b to the start of `out[b]` [longest, dim]."""
     for b in range(ends.size - 1):
         for i in range(ends[b], ends[b + 1]):
             row = inverse[i]

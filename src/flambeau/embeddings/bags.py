@@ -1,4 +1,4 @@
-"""Which ids make a bag: what modules accept, and where bags end."""
+"""Validation of the ids that modules accept, and the ends of their bags."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from flambeau.config.plural import number_of
 from flambeau.data.jagged import Jagged
 from flambeau.errors import ModelError
 
-#: More positions than this cannot be counted with the int32 that the kernels use.
+#: The most ids per call: the kernels count positions with int32.
 MOST_IDS = 2**31 - 1
-#: The types of ids; those that are narrower than int64 are widened.
+#: Permitted types of ids; those that are narrower than int64 are widened.
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def check_ids(table: str, ids: Tensor) -> None:
-    """Refuse ids that are not whole numbers of at most 64 bits."""
+    """Raise `ModelError` unless ids are integers of at most 64 bits."""
     if not isinstance(ids, Tensor):
         raise ModelError(f"table '{table}': ids are a {type(ids).__name__}; give an int64 tensor")
     if ids.dtype not in WHOLE:
@@ -29,7 +29,7 @@ def check_ids(table: str, ids: Tensor) -> None:
 
 
 def check_fields(table: str, ids: Tensor, fields: int) -> None:
-    """Refuse ids whose last dimension is not that of the fields."""
+    """Raise `ModelError` unless the last dimension of the ids is the number of fields."""
     if ids.dim() == 0 or ids.shape[-1] != fields:
         raise ModelError(
             f"table '{table}': ids have shape {tuple(ids.shape)}; give one id for each of {fields} "
@@ -38,7 +38,7 @@ def check_fields(table: str, ids: Tensor, fields: int) -> None:
 
 
 def checked_places(table: str, fields: int | None, only: Sequence[int]) -> tuple[int, ...]:
-    """The fields that a look-up is for, if they are some of all, in ascending order."""
+    """Return the fields of a lookup of some fields; raise unless valid and ascending."""
     places = tuple(only)
     if fields is None or not places or list(places) != sorted({*places} & {*range(fields)}):
         raise ModelError(
@@ -49,7 +49,7 @@ def checked_places(table: str, fields: int | None, only: Sequence[int]) -> tuple
 
 
 def check_width(table: str, ids: Jagged, fields: int | None, pooling: str) -> None:
-    """Refuse bags that are not one for each field, and several in a row that are not pooled."""
+    """Raise `ModelError` unless each field has one bag, and several bags in a row are pooled."""
     if fields is not None and ids.width != fields:
         raise ModelError(
             f"table '{table}': a row has {number_of(ids.width, 'bag')} of ids; give one for each "
@@ -65,7 +65,7 @@ def check_width(table: str, ids: Jagged, fields: int | None, pooling: str) -> No
 def check_weights(
     table: str, pooling: str, ids: Tensor, weights: Tensor, dtype: torch.dtype
 ) -> None:
-    """Refuse weights that are not one number of the table's type for each id of a sum."""
+    """Raise `ModelError` unless weights are for a sum, one per id, of the table's type."""
     if pooling not in ("sum", "sum_and_squares"):
         raise ModelError(
             f"table '{table}': weights are for pooling='sum', not '{pooling}'; leave them out"
@@ -78,7 +78,7 @@ def check_weights(
 
 
 def ends_of_rows(table: str, ids: Tensor) -> Tensor:
-    """Where bags end (int32 [bags + 1], from 0) when they are the last dimension of `ids`."""
+    """Return the ends of bags (int32 [bags + 1], from 0) that are the last dimension of `ids`."""
     if ids.dim() == 0:
         raise ModelError(
             f"table '{table}': one id without dimensions cannot be pooled; give ids [..., length]"
@@ -89,7 +89,7 @@ def ends_of_rows(table: str, ids: Tensor) -> Tensor:
 
 
 def ends_of_offsets(table: str, ids: Tensor, offsets: Tensor, include_last: bool) -> Tensor:
-    """Where bags end (int32 [bags + 1], from 0), from where they start.
+    """Return the ends of bags (int32 [bags + 1], from 0) from their starts.
 
     With `include_last` the offsets end with the number of ids.
     """
@@ -111,7 +111,7 @@ def ends_of_offsets(table: str, ids: Tensor, offsets: Tensor, include_last: bool
 
 
 def _problem_with(starts: Tensor, count: int, include_last: bool) -> str | None:
-    """What is wrong with the starts of bags of `count` ids, and what is right."""
+    """Describe what is wrong with the starts of bags of `count` ids; None if nothing is."""
     if len(starts) == 0 and count == 0 and not include_last:
         return None
     if len(starts) == 0 or int(starts[0]) != 0:

@@ -1,4 +1,4 @@
-"""Fields with few values: ordinary weights, which every worker holds, in place of table rows."""
+"""Fields with few values, as ordinary weights that every worker has, instead of table rows."""
 
 from typing import final
 
@@ -16,12 +16,12 @@ from flambeau.errors import DataError, ModelError
 
 @final
 class DenseFields(nn.Embedding):
-    """The embeddings of small fields, one behind the other in one weight [sum of sizes, dim].
+    """Embeddings of small fields, one after the other in one weight [sum of sizes, dim].
 
-    They are made and pooled as those of a table with the same spec, and trained by the optimizer
-    of the dense weights: the replicas of workers are all-reduced like all others. An id from
-    outside 0 to size - 1 is an error that names the field. In a graph (`checked` is False), which
-    cannot raise one, it reads as zeros, as a missing id does.
+    They are initialised and pooled as those of a table with the same spec, and trained by the
+    optimizer of the dense weights: the replicas of workers are all-reduced like all others. An id
+    outside of 0 to size - 1 raises `DataError` that names the field. In an exported graph
+    (`checked` is False), which cannot raise, it reads as zeros, as a missing id does.
     """
 
     def __init__(self, small: SmallFields, spec: TableSpec) -> None:
@@ -48,7 +48,7 @@ class DenseFields(nn.Embedding):
         _fill(self.weight, self.initializer)
 
     def forward(self, input: Tensor | Jagged) -> Tensor:
-        """Rows for the ids of all fields, [rows, fields] or bags: [rows, small fields, dim]."""
+        """Return rows for ids of all fields, [rows, fields] or bags: [rows, small fields, dim]."""
         if isinstance(input, Jagged):
             return self._pooled(input)
         bags.check_ids(self.table, input)
@@ -62,7 +62,7 @@ class DenseFields(nn.Embedding):
         return torch.where(known[..., None], rows, torch.zeros_like(rows))
 
     def _pooled(self, ids: Jagged) -> Tensor:
-        """The sums over bags, of which one without ids is 0."""
+        """Return the sums over bags; a bag without ids is 0."""
         grouped = by_field(ids, self.small.fields)
         bags.check_width(self.table, grouped, self.small.fields, "sum")
         own = grouped.bags_at(self.small.places)

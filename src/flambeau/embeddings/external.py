@@ -1,4 +1,4 @@
-"""Stand-ins for torch's embeddings whose weights have become the first rows of a table."""
+"""Replacements for torch's embeddings whose weights have become the first rows of a table."""
 
 from typing import Literal, cast, final
 
@@ -16,9 +16,9 @@ from flambeau.tables.index.ids import Ids
 
 @final
 class ExternalEmbedding(nn.Module):
-    """Called as the `nn.Embedding` it replaces; `initial` [n, dim] are its weights.
+    """Drop-in replacement for an `nn.Embedding`; `initial` [n, dim] are its weights.
 
-    They are what the table begins with, and what is read as long as no table is attached.
+    They are the first rows of the table, and are read as long as no table is attached.
     """
 
     def __init__(self, original: nn.Embedding, spec: TableSpec) -> None:
@@ -28,7 +28,7 @@ class ExternalEmbedding(nn.Module):
         self.rows = SparseEmbedding(spec)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Rows [*input.shape, dim] for numbers below that of the weights."""
+        """Return rows [*input.shape, dim] for ids below the number of weights."""
         _check_range(self.rows.spec.name, input, len(self.initial))
         if _reads_initial(self.rows):
             return functional.embedding(input.cpu(), self.initial).to(input.device)
@@ -40,7 +40,7 @@ class ExternalEmbedding(nn.Module):
 
 @final
 class ExternalEmbeddingBag(nn.Module):
-    """Called as the `nn.EmbeddingBag` it replaces; `initial` [n, dim] are its weights."""
+    """Drop-in replacement for an `nn.EmbeddingBag`; `initial` [n, dim] are its weights."""
 
     def __init__(self, original: nn.EmbeddingBag, spec: TableSpec) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class ExternalEmbeddingBag(nn.Module):
         offsets: Tensor | None = None,
         per_sample_weights: Tensor | None = None,
     ) -> Tensor:
-        """One row for each bag [bags, dim]: rows of 2-D input, or of 1-D input with offsets."""
+        """Return one row per bag [bags, dim], for 2-D input, or for 1-D input with offsets."""
         name = self.rows.spec.name
         if input.dim() != (2 if offsets is None else 1):
             raise ModelError(
@@ -86,7 +86,7 @@ class ExternalEmbeddingBag(nn.Module):
 
 
 def initial_rows(model: nn.Module) -> list[tuple[TableSpec, Ids, Array]]:
-    """What tables of a model begin with: their ids [n] and values [n, dim]."""
+    """Return the first rows of a model's tables: their ids [n] and values [n, dim]."""
     return [
         (module.rows.spec, np.arange(len(module.initial)), _values(module))
         for module in model.modules()
@@ -103,7 +103,7 @@ def _reads_initial(rows: SparseEmbedding) -> bool:
 
 
 def _check_range(name: str, ids: Tensor, rows: int) -> None:
-    """Refuse numbers without a row, as torch does: a table would make rows for them."""
+    """Raise `ModelError` for ids out of range, as torch does: a table would create rows."""
     if ids.numel() == 0:
         return
     low, high = (int(number) for number in ids.aminmax())

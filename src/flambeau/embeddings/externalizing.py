@@ -24,11 +24,12 @@ External = ExternalEmbedding | ExternalEmbeddingBag
 
 
 def externalize(model: nn.Module, min_rows: int = 1, **spec_fields: Any) -> nn.Module:
-    """The same model, its embeddings with at least `min_rows` rows replaced by tables.
+    """Replace the embeddings of a model with at least `min_rows` rows by tables; return the model.
 
-    A table is named by its module's path and begins with its weights; `spec_fields` (an
-    `optimizer=`, say) go into every `TableSpec`. Frozen weights become a table that does not
-    learn. If a table cannot stand in for an embedding exactly, it is an error and nothing changes.
+    A table is named by its module's path and starts with its weights; `spec_fields` (an
+    `optimizer=`, for example) are passed to every `TableSpec`. Frozen weights become a table that
+    does not learn. If a table cannot replace an embedding exactly, it raises `ModelError` and
+    changes nothing.
     """
     shared = _shared_storages(model)
     replacements: dict[Embedding, External] = {}
@@ -43,7 +44,7 @@ def externalize(model: nn.Module, min_rows: int = 1, **spec_fields: Any) -> nn.M
 
 
 def _places(model: nn.Module, min_rows: int) -> Iterator[tuple[str, nn.Module, str, Embedding]]:
-    """Path, parent, name in the parent, and module; one that is used twice comes twice."""
+    """Yield path, parent, name in the parent, and module; a module used twice is yielded twice."""
     if isinstance(model, Embedding):
         raise ModelError("the model is itself an embedding; put it into a module to externalize it")
     for prefix, parent in model.named_modules():
@@ -64,7 +65,7 @@ def _external(path: str, module: Embedding, spec_fields: dict[str, Any]) -> Exte
 
 
 def _refuse(path: str, module: Embedding, shared: set[int]) -> None:
-    """Raise if a table would not give the same results or gradients as the module."""
+    """Raise `ModelError` if a table would not give the same results or gradients as the module."""
     reasons = {
         "its class has a forward of its own": not _is_plain(module),
         "its weight is parametrized": is_parametrized(module),
@@ -89,7 +90,7 @@ def _is_plain(module: Embedding) -> bool:
 
 
 def _shared_storages(model: nn.Module) -> set[int]:
-    """Memory that more than one parameter uses, or several modules as theirs."""
+    """Return the memory that several parameters share, or several modules."""
     counts = Counter(
         _storage(parameter)
         for module in model.modules()

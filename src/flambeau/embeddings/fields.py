@@ -10,7 +10,7 @@ from flambeau.data.jagged import Jagged
 from flambeau.kernels.compiled import kernel
 from flambeau.kernels.mixing import mix
 
-#: The fields that a table has, in ascending order; None: all.
+#: Fields that use a table, in ascending order; None means all.
 Only = tuple[int, ...] | None
 
 
@@ -42,10 +42,10 @@ def _salts(places: Any, out: Any) -> None:
 
 
 def field_ids(ids: Tensor | Jagged, fields: int, only: Only = None) -> Tensor:
-    """The ids [n] in the table for those of a tensor [..., fields], or of bags of that width.
+    """Return the table's ids [n] for ids [..., fields], or for bags of that width.
 
-    An id and its field are put together by exclusive or with 64 bits of the field's own: twice the
-    same field gives the id back. With `only`, the ids are those of these fields, in that order.
+    An id is combined by exclusive or with 64 bits that depend on the field; applying the same field
+    again restores the id. With `only`, the ids are those of these fields, in that order.
     """
     places = np.arange(fields) if only is None else np.array(only, np.int64)
     if isinstance(ids, Jagged):
@@ -71,15 +71,15 @@ def _salts_of(places: Any) -> Any:
 
 
 def table_id(id: int, field: int) -> int:
-    """The id in the table of one id of one field, and the other way round."""
+    """Return the table's id for an id of a field, and vice versa."""
     return int(field_ids(torch.tensor([0] * field + [id]), field + 1)[-1])
 
 
 def by_field(ids: Jagged, fields: int) -> Jagged:
-    """The bags with one of them for each field, or as they are if there are several in a row.
+    """Return the bags divided by field, or unchanged if a row has several bags.
 
-    Ids that know their fields (libffm) are grouped by them; those of rows that have as many as
-    there are fields belong to one each.
+    Ids that record their fields (libffm) are grouped by them; in rows with as many ids as fields,
+    each id belongs to one field.
     """
     if ids.width != 1 or (fields == 1 and ids.fields is None):
         return ids

@@ -1,4 +1,4 @@
-"""Tables in the process that trains."""
+"""Tables in the training process itself."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from flambeau.tables.table import Table
 
 @final
 class InProcessTables(LookupBackend):
-    """Tables in this process, by name in `tables`. Not for use by several threads at once.
+    """Tables in this process, by name in `tables`; not safe for use by several threads at once.
 
     `optimizer` is for tables whose spec has none; tables with `storage="mmap"` keep their rows in
     `directory`.
@@ -41,7 +41,7 @@ class InProcessTables(LookupBackend):
                     import_vectors(self.tables[name], spec.init, _all)
 
     def empty(self, names: Iterable[str]) -> None:
-        """Take all rows out of these tables, as before they are restored."""
+        """Remove all rows of these tables, before they are restored."""
         for name in names:
             self.tables[name] = self._new(self.tables[name].spec)
 
@@ -54,7 +54,7 @@ class InProcessTables(LookupBackend):
             table.push(gradient.ids, gradient.grads, table.optimizer.lr * factor)
 
     def load(self, spec: TableSpec, ids: Ids, values: Array) -> None:
-        """Give distinct ids the rows `values` [n, dim], with optimizer state as at the start."""
+        """Set the rows of distinct ids to `values` [n, dim], with initial optimizer state."""
         self._table(spec).load(ids, values)
 
     def _new(self, spec: TableSpec) -> Table:

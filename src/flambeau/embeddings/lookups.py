@@ -1,4 +1,4 @@
-"""What one training step looks up, and the gradients that come back."""
+"""The lookups of one training step, and the gradients that come back."""
 
 from dataclasses import dataclass, field
 from typing import final
@@ -18,7 +18,7 @@ from flambeau.tables.row_kernels import sum_by
 @final
 @dataclass
 class _Step:
-    """One table in one step: rows that are here already, and each look-up with its leaf."""
+    """One table in one step: the rows fetched so far, and each lookup with its leaf tensor."""
 
     spec: TableSpec
     ids: Ids
@@ -28,14 +28,14 @@ class _Step:
 
 @final
 class Lookups:
-    """Looks ids up for the modules of a model, each id once per table and step.
+    """Lookups for the modules of a model, which fetch each id once per table and step.
 
-    A step ends with `gradients` or `discard`. Until then an id keeps the values it was first seen
-    with, so several forward and backward passes belong together and their gradients add up.
+    A step ends with `gradients` or `discard`. Until then an id keeps the values of its first
+    lookup, so several forward and backward passes belong together and their gradients add up.
 
-    The counters are of training look-ups: `ids_seen / ids_distinct` is the de-duplication factor;
-    `hits` of the distinct ids were here already (primed, or seen before in the step), `misses` were
-    pulled. `watch` is for the time that goes into tables: look-ups, sums of gradients, updates.
+    The counters are of training lookups: `ids_seen / ids_distinct` is the de-duplication factor;
+    `hits` of the distinct ids were present (primed, or seen before in the step), `misses` were
+    pulled. `watch` measures the time spent on tables: lookups, sums of gradients, updates.
     """
 
     def __init__(self, backend: LookupBackend) -> None:
@@ -46,27 +46,27 @@ class Lookups:
         self._steps: dict[str, _Step] = {}
 
     def rows(self, spec: TableSpec, ids: Tensor, training: bool) -> tuple[Tensor, Tensor]:
-        """The rows [u, dim] of the distinct `ids` (int64 [n]), and which is whose (int32 [n]).
+        """Return the rows [u, dim] of distinct `ids` (int64 [n]), and each id's row (int32 [n]).
 
-        When training a table that learns, and with gradients enabled, the rows are a leaf whose
-        gradient `gradients` will give.
+        When training a trainable table with gradients enabled, the rows are a leaf whose gradient
+        `gradients` will return.
         """
         unique, inverse = self.folds(ids)
         if training and spec.trainable:
             rows = self._training_rows(spec, unique, ids.numel())
         else:
-            # Rows that never learn are never made: an unknown id reads as it will in prediction.
+            # Rows that never learn are never created: an unknown id reads as it will in prediction.
             rows = torch.from_numpy(self._pull(spec, unique, training=False))
         return rows, torch.from_numpy(inverse)
 
     def prime(self, spec: TableSpec, ids: Ids, rows: Array) -> None:
-        """Supply rows [n, dim] of distinct ids, fetched early, for the step that begins.
+        """Supply rows [n, dim] of distinct ids, fetched early, for the next step.
 
-        Call it after the `gradients` of the step before; the array belongs to this object then.
+        Call it after `gradients` of the step before; this object then owns the array.
         """
         step = self._steps.get(spec.name)
         if step is None:
-            # Memory received from elsewhere may be read-only, which a tensor cannot be.
+            # Received memory may be read-only, which a tensor cannot be.
             values = rows if rows.flags.writeable else rows.copy()
             self._steps[spec.name] = _Step(spec, ids, values)
             return
@@ -75,14 +75,14 @@ class Lookups:
         self._add(step, ids[is_new], rows[is_new])
 
     def gradients(self) -> list[TableGradient]:
-        """The gradients since the last call, one for each table that learns and was looked up."""
+        """Return the gradients since the last call, one per trainable table that was looked up."""
         with self.watch:
             found = [self._gradient(step) for step in self._steps.values() if step.used]
         self.discard()
         return found
 
     def discard(self) -> None:
-        """Forget the look-ups since the last `gradients`."""
+        """Discard the lookups since the last `gradients`."""
         self._steps.clear()
 
     def _training_rows(self, spec: TableSpec, unique: Ids, seen: int) -> Tensor:
@@ -96,7 +96,7 @@ class Lookups:
         return rows
 
     def _values(self, spec: TableSpec, wanted: Ids) -> tuple[_Step, Array]:
-        """The values of distinct ids: those that are here, and the others pulled."""
+        """Return the values of distinct ids, pulling those that are missing."""
         step = self._steps.get(spec.name)
         if step is None:
             step = _Step(spec, wanted, self._pull(spec, wanted, training=True))
@@ -115,7 +115,7 @@ class Lookups:
         return step, step.values.take(places, axis=0)
 
     def _places(self, step: _Step, wanted: Ids) -> Array:
-        """Where among the step's ids each wanted one is; new ones are numbered on from the end."""
+        """Return each wanted id's position among the step's ids; new ids come after these."""
         _, inverse = self.folds.arrays(np.concatenate([step.ids, wanted]))
         return inverse[step.ids.size :]
 

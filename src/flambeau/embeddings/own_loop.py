@@ -1,4 +1,4 @@
-"""Tables in a training loop of one's own, without `fit`."""
+"""Tables in the user's own training loop, without `fit`."""
 
 from typing import final
 
@@ -14,7 +14,7 @@ from flambeau.errors import ModelError
 
 @final
 class TableTraining:
-    """Steps for the tables of a model, beside the optimizer of its parameters."""
+    """Updates of a model's tables, next to the optimizer of its parameters."""
 
     def __init__(
         self, tables: InProcessTables, lookups: Lookups, optimizer: OptimizerSpec | None
@@ -33,16 +33,16 @@ class TableTraining:
         self.tables.push(gradients, factor)
 
     def discard(self) -> None:
-        """Forget the gradients since the last step, as for a batch that is given up."""
+        """Discard the gradients since the last step, for example of a batch that is skipped."""
         self.lookups.discard()
 
 
 def train_in_process(
     model: nn.Module, optimizer: OptimizerSpec | None = None, seed: int = 0
 ) -> TableTraining:
-    """Give a model tables in this process, to train it in a loop of your own.
+    """Attach tables in this process to a model, to train it in your own loop.
 
-    `optimizer` is for tables whose spec has none. `seed` decides the first values of rows.
+    `optimizer` is for tables whose spec has none. `seed` determines the first values of rows.
 
         model = nn.Sequential(SparseEmbedding(TableSpec("item", 16), "mean"), nn.Linear(16, 1))
         dense = torch.optim.Adam(model.parameters())

@@ -1,6 +1,6 @@
 """Differentiable functions of looked-up rows [u, dim], on the CPU.
 
-`inverse` (int32 [n]) says which row each id has; `ends` (int32 [bags + 1]) where bags end.
+`inverse` (int32 [n]) is the row of each id; `ends` (int32 [bags + 1]) are the ends of bags.
 """
 
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from flambeau.tables.row_kernels import sum_by
 
 
 def take(rows: Tensor, inverse: Tensor) -> Tensor:
-    """The row of each id. [n, dim]"""
+    """Return the row of each id. [n, dim]"""
     return _Take.apply(rows, inverse)  # type: ignore[no-any-return,no-untyped-call]
 
 
@@ -27,7 +27,7 @@ def pool(
     mode: Literal["sum", "mean", "max"],
     weights: Tensor | None = None,
 ) -> Tensor:
-    """One row for each bag [bags, dim], zeros for an empty one; `weights` [n] with sum."""
+    """Return one row per bag [bags, dim], zeros for an empty one; `weights` [n] only with sum."""
     if mode == "max":
         return _Max.apply(rows, inverse, ends)  # type: ignore[no-any-return,no-untyped-call]
     if weights is not None:
@@ -38,7 +38,7 @@ def pool(
 
 
 def padded(rows: Tensor, inverse: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
-    """The bags' rows [bags, longest, dim], zeros behind, and which are rows [bags, longest]."""
+    """Return the bags' rows [bags, longest, dim], zero-padded, and their mask [bags, longest]."""
     lengths = ends.diff()
     longest = int(lengths.max()) if len(lengths) else 0
     mask = torch.arange(longest) < lengths[:, None]
@@ -46,7 +46,7 @@ def padded(rows: Tensor, inverse: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _like_rows(ctx: Any, grads: Tensor) -> tuple[Any, Tensor]:
-    """The gradient as an array, and zeros for that of the rows."""
+    """Return the gradient as an array, and zeros for the gradient of the rows."""
     return grads.contiguous().numpy(), grads.new_zeros(ctx.count, grads.shape[-1])
 
 

@@ -1,4 +1,4 @@
-"""The tables of a checkpoint under a model: opened where they are, never copied whole."""
+"""The tables of a checkpoint, opened in place and attached to a model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,14 +17,14 @@ from flambeau.tables.saved.mapped import open_tables
 
 @final
 class SavedTables(LookupBackend):
-    """Tables that are only read, memory-mapped from the files of a checkpoint."""
+    """Read-only tables, memory-mapped from the files of a checkpoint."""
 
     def __init__(self, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
         self._tables = open_tables(checkpoint)
 
     def declare(self, specs: Sequence[TableSpec]) -> None:
-        """Check that the tables are there, with these dimensions."""
+        """Check that the checkpoint has these tables, with these dimensions."""
         for spec in specs:
             if spec.name not in self._tables:
                 known = ", ".join(self._tables) or "none"
@@ -39,7 +39,7 @@ class SavedTables(LookupBackend):
                 )
 
     def pull(self, wanted: Sequence[tuple[TableSpec, Ids]], *, training: bool) -> list[Array]:
-        """Saved rows; an id without one gets the default row."""
+        """Return saved rows; an id without one gets the default row."""
         return [self._tables[spec.name].pull(ids) for spec, ids in wanted]
 
 

@@ -1,4 +1,4 @@
-"""Which fields of a model have few values."""
+"""The fields of a model that have few values."""
 
 from dataclasses import dataclass
 from typing import final
@@ -7,9 +7,9 @@ from typing import final
 @final
 @dataclass(frozen=True)
 class SmallFields:
-    """Some of a model's `fields`: where they are, and how many values each of them has.
+    """Positions `places` of small fields among a model's `fields`, and their numbers of values.
 
-    `names` are what messages call them; `columns` are the columns of all fields, if they are known.
+    `names` are used in messages; `columns` are the columns of all fields, if they are known.
     """
 
     fields: int
@@ -20,5 +20,5 @@ class SmallFields:
 
     @property
     def others(self) -> tuple[int, ...]:
-        """Where the remaining fields are."""
+        """Positions of the remaining fields."""
         return tuple(sorted({*range(self.fields)} - {*self.places}))

@@ -23,20 +23,21 @@ POOLINGS = ("none", "sum", "mean", "max", "sum_and_squares")
 
 @final
 class SparseEmbedding(TableModule):
-    """Rows of a table for any int64 ids, each on its own or pooled over bags of them.
+    """Embedding of any int64 ids by rows of a table, one row per id, or pooled over bags of ids.
 
-    Modules with one spec share one table. `prefetch` names the column of the data with the ids that
-    `forward` will be given, so that their rows can be fetched early. The module has no parameters:
-    its table is attached by whoever trains or predicts, and is not copied or pickled with it.
-    Without one, and without gradients, every id reads as the default row.
+    Modules with equal specs share one table. `prefetch` names the data column with the ids that
+    `forward` will receive, so that their rows can be fetched early. The module has no parameters:
+    training or prediction attaches its table, which is not copied or pickled with it. Without a
+    table, and without gradients, every id reads as the default row.
 
     With `fields`, ids are [rows, fields], or a `Jagged` of that width: equal ids of different
-    fields have different rows, and the result is [rows, fields, dim], bags pooled. A `Jagged` of
-    one bag in a row will do if its ids know their fields, or if there is one for each. With
-    `only`, ids are given for all fields, and the result is that of these, [rows, len(only), dim].
+    fields have different rows, and the result is [rows, fields, dim], bags pooled. A `Jagged` with
+    one bag per row is accepted if its ids record their fields, or if there is one per field. With
+    `only`, ids are given for all fields, and the result is for these fields, [rows, len(only),
+    dim].
     """
 
-    # Modules that were saved before there was such a setting do not have it.
+    # Modules that were saved before this setting existed do not have it.
     only: tuple[int, ...] | None = None
 
     def __init__(
@@ -67,32 +68,32 @@ class SparseEmbedding(TableModule):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the results: float64 for a table of fp64, float32 for all others."""
+        """Type of the results: float64 for a table of fp64, float32 for all others."""
         return torch.float64 if self.spec.dtype == "fp64" else torch.float32
 
     @property
     def learns(self) -> bool:
-        """Whether a look-up now is a training one."""
+        """Whether a lookup now would be a training lookup."""
         return self.training and torch.is_grad_enabled()
 
     def forward(
         self, ids: Tensor | Jagged, offsets: Tensor | None = None, weights: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Rows for ids (int64, or narrower whole numbers), on the ids' device.
+        """Return rows for ids (int64, or narrower integers), on the ids' device.
 
-        - pooling none: [*ids.shape, dim]; with `offsets`, (padded [bags, longest, dim], mask
-          [bags, longest]);
+        - pooling none: [*ids.shape, dim]; with `offsets`, (padded [bags, longest, dim], mask [bags,
+          longest]);
         - otherwise: [..., dim], pooled over the last dimension of the ids; with `offsets` [bags],
           the starts of the bags in 1-D ids: [bags, dim]. An empty bag gives zeros;
         - `sum_and_squares`: two of these, the sum of the rows and that of their squares.
 
-        `weights` of the ids' shape multiply the rows of sums. A `Jagged` brings its own offsets
-        and weights, and gives [rows, dim], or [rows, width, dim] if a row has several bags. One in
-        which only some ids are missing gives what the tensor would, without pooling too, with
-        zeros in these places.
+        `weights` of the ids' shape multiply the rows of sums. A `Jagged` contains its own offsets
+        and weights, and gives [rows, dim], or [rows, width, dim] if a row has several bags. If only
+        some ids of a tensor are missing, its `Jagged` gives what the tensor would, also without
+        pooling, with zeros for the missing ids.
         """
         if torch.compiler.is_compiling():
-            # A look-up talks to memory and processes that a compiler cannot see into.
+            # A lookup uses memory and processes that the compiler cannot see.
             return torch.compiler.disable(self._look_up)(ids, offsets, weights)  # type: ignore[no-any-return,no-untyped-call]
         return self._look_up(ids, offsets, weights)
 
@@ -170,7 +171,7 @@ class SparseEmbedding(TableModule):
         assert self.pooling != "none"
         if self.pooling != "sum_and_squares":
             return pool(rows, self.pooling, weights)
-        # Distinct rows are squared, of which there are fewer than ids.
+        # Square the distinct rows: there are fewer of them than ids.
         squared = None if weights is None else weights.square()
         return pool(rows, "sum", weights), pool(rows.square(), "sum", squared)
 

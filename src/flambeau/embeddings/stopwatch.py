@@ -1,4 +1,4 @@
-"""How long something took, all times together."""
+"""Total time spent in a piece of code."""
 
 import time
 from types import TracebackType
@@ -7,7 +7,7 @@ from typing import final
 
 @final
 class Stopwatch:
-    """Adds up the `seconds` of all `with` blocks under it; they are not nested."""
+    """Context manager that adds up the `seconds` of its `with` blocks, which must not be nested."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -1,4 +1,4 @@
-"""What every module that looks rows up has in common."""
+"""The base class of modules that look up rows."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from flambeau.config.tables import TableSpec
 
 
 class TableModule(nn.Module):
-    """A module with a table: its spec, the column to fetch early, and who looks up for it.
+    """Module with a table: its spec, the column to fetch early, and the lookups to use.
 
-    `copied`: it was made from one that had its table, whose rows it left behind.
+    `copied`: it is a copy of a module whose table was attached, and lacks the rows.
     """
 
     spec: TableSpec
