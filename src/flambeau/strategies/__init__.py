@@ -1,1 +1,1 @@
-"""How the replicas of a model agree."""
+"""Strategies: how the replicas of a model agree."""

@@ -1,4 +1,4 @@
-"""Every worker holds the whole model; gradients are averaged over all of them at each step."""
+"""All-reduce: every worker has the whole model, and gradients are averaged at each step."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -35,11 +35,11 @@ from flambeau.strategies.shared_group import SharedGroup
 
 @final
 class AllReduceStrategy(Strategy):
-    """Averages gradients with torch's DDP while backward runs.
+    """Strategy that averages gradients with torch's DDP during the backward pass.
 
-    With the user's own step, gradients are averaged in one piece at `update`: DDP expects one
-    backward per forward, which a GAN, for one, does not give it. With `local_sgd=k` weights are
-    averaged every k updates instead.
+    With the user's own step, gradients are averaged at once at `update`: DDP expects one backward
+    per forward, which a GAN, for example, does not have. With `local_sgd=k` weights are averaged
+    every k updates instead.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class AllReduceStrategy(Strategy):
         self.tables, self._first_rate = tables, first_rate
         self._ddp: DistributedDataParallel | None = None
         self._updates = 0
-        #: Seconds and updates when they were last asked for.
+        #: Seconds and updates at the last call of `communication_seconds`.
         self._told = (0.0, 0)
 
     def attach(
         self, model: nn.Module, optimizers: Mapping[str, Optimizer], *, own_step: bool
     ) -> Callable[..., Any]:
-        """Rank 0's weights and buffers everywhere; DDP around the model unless it cannot be."""
+        """Copy rank 0's weights and buffers to all workers; wrap the model in DDP if possible."""
         self._model, self._optimizers = model, optimizers
         self._reduce_at_update = own_step and self._settings.local_sgd is None
         if self.tables is not None:
@@ -76,7 +76,7 @@ class AllReduceStrategy(Strategy):
         return self._ddp
 
     def begin(self, rows: StepShare) -> float:
-        """This worker's share of the rows, so that the mean over workers is that over rows."""
+        """Return the factor that makes the mean over workers the mean over all rows."""
         return rows.rows * self._group.size / rows.all_rows
 
     @waits_for_others
@@ -87,7 +87,7 @@ class AllReduceStrategy(Strategy):
             loss.backward()  # type: ignore[no-untyped-call]
 
     def update(self, name: str = "") -> None:
-        """Average what is not averaged yet, clip, step, clear."""
+        """Average gradients that DDP has not averaged, clip, step, and clear."""
         optimizer = self._optimizer(name)
         if self._reduce_at_update and self._group.size > 1:
             self._average_gradients(optimizer)
@@ -103,31 +103,31 @@ class AllReduceStrategy(Strategy):
             self._average_weights()
 
     def synchronize(self) -> None:
-        """Average running statistics, and with local SGD the weights."""
+        """Average running statistics and, with local SGD, the weights."""
         if self._settings.local_sgd is not None:
             self._average_weights()
         average_buffers(self._model, self._group.sum, self._group.size)
 
     def weightless(self, on: bool) -> None:
-        """Keep rows without weight out of synchronised statistics."""
+        """Exclude rows without weight from synchronised statistics."""
         for module in self._model.modules():
             if isinstance(module, sync_batch_norm.SyncBatchNorm):
                 module.muted = on
 
     def table_seconds(self) -> TableSeconds:
-        """Of the tables of this process."""
+        """Return the time spent on tables of this process."""
         return TableSeconds() if self.tables is None else TableSeconds(self.tables.seconds)
 
     def table_checkpoints(self, context: SavingContext) -> TableCheckpoints:
-        """Return what saves and loads the tables of this process."""
+        """Return the object that saves and loads the tables of this process."""
         return NoTables() if self.tables is None else self.tables.checkpoints(context)
 
     def summary(self) -> dict[str, Any]:
-        """The tables of this process, if there are any."""
+        """Return the counters of the tables of this process, if there are any."""
         return {} if self.tables is None else {"tables": self.tables.counters()}
 
     def communication_seconds(self) -> float:
-        """What DDP measured as communication that no computation hid, in a recent step."""
+        """Return recent communication time per step that did not overlap with computation."""
         if isinstance(self._group, SharedGroup):
             seconds, updates = self._group.seconds, self._updates
             before, self._told = self._told, (seconds, updates)
@@ -169,11 +169,11 @@ class AllReduceStrategy(Strategy):
         return ddp
 
     def _average_gradients(self, optimizer: Optimizer) -> None:
-        """One all-reduce for all gradients. A parameter without one anywhere keeps none."""
+        """Average all gradients in one all-reduce; a parameter without any gradient keeps none."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         present = torch.tensor([float(p.grad is not None) for p in parameters])
         grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-        # Workers need not have gradients for the same parameters, but must exchange the same sizes.
+        # Workers need not have gradients for the same parameters, but must exchange equal sizes.
         flat = torch.cat([g.flatten() for g in grads] + [present.to(grads[0])])
         self._group.sum(flat)
         mean = flat[: -len(parameters)] / self._group.size
@@ -195,7 +195,7 @@ class AllReduceStrategy(Strategy):
                 parameter.copy_(part.view_as(parameter))
 
 
-# Running statistics are each worker's own until `synchronize`; older torch has the older name.
+# Each worker keeps its own running statistics until `synchronize`; older torch uses another name.
 _OWN_BUFFERS: dict[str, Any] = {
     "forward_sync_buffers"
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
@@ -219,7 +219,7 @@ def _compression_hook(name: str) -> tuple[Any, Any] | None:
             dist.group.WORLD, matrix_approximation_rank=2, start_powerSGD_iter=10
         )
         return state, powerSGD_hook.powerSGD_hook
-    # DDP refuses torch's own bf16 hook, by its name, wherever there is no NCCL.
+    # Without NCCL, DDP rejects torch's own bf16 hook by its name.
     bf16 = partial(default_hooks.bf16_compress_hook)
     bf16.__name__ = bf16.__qualname__ = "bf16_anywhere"  # type: ignore[attr-defined]
     hooks = {"fp16": default_hooks.fp16_compress_hook, "bf16": bf16}

@@ -1,4 +1,4 @@
-"""The seam between the training loop and the way replicas agree."""
+"""The seam between the training loop and the strategies."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.data.batch import Batch
 from flambeau.embeddings.backend import TableGradient
 
-#: Keeps torch's own clipping and ours equal: it adds this to the norm before it divides.
+#: As in torch's own clipping, added to the norm before dividing.
 NORM_EPSILON = 1e-6
 
 
@@ -56,10 +56,10 @@ class Clipping:
 
 @dataclass(frozen=True)
 class StepShare:
-    """The rows of a step: this worker's, everybody's, and where they are in the data.
+    """Rows of a step on this worker and on all workers, and their position in the data.
 
-    Workers in lockstep have the task 0, and `batch` is the step; those that run free name the
-    task of their epoch and the batch in it.
+    For planned workers `task` is 0 and `batch` is the step; asynchronous workers give the task of
+    their epoch and the batch in it.
     """
 
     rows: int
@@ -70,30 +70,30 @@ class StepShare:
 
 
 class TableUpdates(Protocol):
-    """Tables in this process, changed when the dense weights are."""
+    """Tables in this process that are updated together with the dense weights."""
 
     def attach(self, model: nn.Module) -> None:
-        """Give every table module of the model its table."""
+        """Attach a table to every table module of the model."""
 
     def gradients(self) -> list[TableGradient]:
-        """What the last backward passes gave."""
+        """Return the gradients of the last backward passes."""
 
     def apply(self, gradients: Sequence[TableGradient], factor: float) -> None:
         """Update the tables; learning rates are multiplied by `factor`."""
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """How large each table is, and what became of ids, by its name."""
+        """Return the counters of each table (see `TableCounters`), by its name."""
 
     def checkpoints(self, context: "SavingContext") -> "TableCheckpoints":
-        """Return what saves and loads the tables."""
+        """Return the object that saves and loads the tables."""
 
     @property
     def seconds(self) -> float:
-        """How long look-ups and updates took."""
+        """Total time of lookups and updates."""
 
 
 class TableSeconds(NamedTuple):
-    """Seconds since the start: `sparse` for tables and servers, but for the `wait` for answers."""
+    """Seconds since the start: `sparse` for tables and servers, `wait` for their answers."""
 
     sparse: float = 0.0
     wait: float = 0.0
@@ -105,7 +105,7 @@ Finish = Callable[[], Saved]
 
 
 class TableCheckpoints(ABC):
-    """The tables' part of a checkpoint. Only the first worker's saves."""
+    """Saving and loading of the tables in a checkpoint. Only the first worker's saves."""
 
     #: Whether other workers can change what is saved, and whether there is nothing to save.
     shared = False
@@ -113,18 +113,18 @@ class TableCheckpoints(ABC):
 
     @abstractmethod
     def begin(self, directory: Path) -> Finish:
-        """Save the current rows into a directory; another thread may do what `Finish` does."""
+        """Save the current rows into a directory; another thread may call the returned `Finish`."""
 
-    def load(self, checkpoint: Path) -> None:  # noqa: B027 - servers do it themselves
-        """Start with the tables of a checkpoint."""
+    def load(self, checkpoint: Path) -> None:  # noqa: B027 - servers load their own
+        """Load the tables of a checkpoint."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """End connections."""
+        """Close connections."""
 
 
 @final
 class NoTables(TableCheckpoints):
-    """A model without tables, and without servers."""
+    """Saving for a model without tables and without servers."""
 
     empty = True
 
@@ -135,7 +135,7 @@ class NoTables(TableCheckpoints):
 
 @dataclass(frozen=True)
 class SavingContext:
-    """Where and how a worker saves the tables of a job."""
+    """Settings and connections with which a worker saves the tables of a job."""
 
     settings: JobSettings
     run: RunDirectory
@@ -146,33 +146,33 @@ class SavingContext:
 class Strategy(ABC):
     """One worker's side of the agreement between replicas.
 
-    A training step calls `begin`, `forward`, scales the loss by what `begin` gave, calls `backward`
-    once per part of the batch, and then `update`.
+    A training step calls `begin` and `forward`, scales the loss by the factor from `begin`, calls
+    `backward` once per part of the batch, and then `update`.
     """
 
-    #: Set when all workers are to end after the step that was last updated.
+    #: Set when all workers are to stop after the current step.
     stop = False
-    #: Rows of this generation whose gradients were left out.
+    #: Rows of this generation whose gradients were dropped.
     dropped_rows = 0
-    #: Whether a gradient that is not finite is left out, instead of ending the job.
+    #: Whether a gradient that is not finite is skipped, instead of ending the job.
     skips_non_finite = False
-    #: Whether that happened in the step that was last updated.
+    #: Whether the most recent step was skipped because of such a gradient.
     skipped = False
-    #: Whether it makes use of knowing the next batch before this one is trained on.
+    #: Whether `look_ahead` benefits from the next batch.
     looks_ahead = False
 
     @abstractmethod
     def attach(
         self, model: nn.Module, optimizers: Mapping[str, Optimizer], *, own_step: bool
     ) -> Callable[..., Any]:
-        """Take charge of the model: all replicas are equal afterwards. Returns its `forward`.
+        """Take over the model and make all replicas equal; return its `forward`.
 
         `own_step`: the user's code calls backward and update itself, in any order.
         """
 
     @abstractmethod
     def begin(self, rows: StepShare) -> float:
-        """Say what the next step is about; what to multiply its mean loss with."""
+        """Announce the next step; return the factor to multiply its mean loss with."""
 
     @abstractmethod
     def backward(self, loss: Tensor, *, last: bool) -> None:
@@ -184,51 +184,52 @@ class Strategy(ABC):
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Make the replicas equal, buffers too, as before saving or evaluating."""
+        """Make the replicas equal, including buffers, before saving or evaluating."""
 
     def sit_out(self, rows: StepShare) -> bool:
-        """Take part in a step without rows of one's own.
+        """Take part in a step without rows of this worker.
 
-        False if that takes a forward and backward pass with weight 0, between `weightless` calls.
+        Returns False if the worker must instead run forward and backward with weight 0, between
+        calls of `weightless`.
         """
         return False
 
-    def weightless(self, on: bool) -> None:  # noqa: B027 - most strategies need not know
-        """Announce that the rows of the next steps count for nothing (this worker has none)."""
+    def weightless(self, on: bool) -> None:  # noqa: B027 - optional
+        """Announce whether the rows of the next steps are to be ignored (this worker has none)."""
 
     def skip(self) -> None:
-        """Give up the gradient of this step, which is not finite."""
+        """Discard the gradient of this step, which is not finite."""
         raise AssertionError("only strategies that skip are asked to")
 
-    def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:  # noqa: B027 - most need not
-        """Fetch what `batch` needs, and begin to fetch for the one after it."""
+    def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:  # noqa: B027 - optional
+        """Fetch the table rows of `batch`, and start to fetch those of `upcoming`."""
 
-    def catch_up(self) -> None:  # noqa: B027 - most need not
-        """Take the newest weights: others have gone on while this worker was idle."""
+    def catch_up(self) -> None:  # noqa: B027 - optional
+        """Load the newest weights, since others have continued while this worker was idle."""
 
     @property
     def steps_done(self) -> int | None:
-        """Steps that all workers together have made, where others may have gone on alone."""
+        """Steps that all workers together have made, if others may continue without this one."""
         return None
 
     def communication_seconds(self) -> float:
-        """Seconds of a recent step spent waiting for others; 0 where that is not known."""
+        """Return the seconds of a recent step spent waiting for others; 0 if unknown."""
         return 0.0
 
     def table_seconds(self) -> TableSeconds:
-        """What tables and servers have taken so far."""
+        """Return the time spent on tables and servers so far."""
         return TableSeconds()
 
     def summary(self) -> dict[str, Any]:
-        """What it counted, for the report."""
+        """Return counters for the report."""
         return {}
 
     def table_checkpoints(self, context: SavingContext) -> TableCheckpoints:
-        """Return what saves and loads the tables of the model, and the state of servers."""
+        """Return the object that saves and loads the model's tables and the state of servers."""
         return NoTables()
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """End connections."""
+        """Close connections."""
 
 
 def average_buffers(model: nn.Module, total: Callable[[Tensor], Tensor], workers: int) -> None:
@@ -246,5 +247,5 @@ def average_buffers(model: nn.Module, total: Callable[[Tensor], Tensor], workers
 
 
 def rate_factor(optimizer: Optimizer, first_rate: float) -> float:
-    """How much a schedule has changed the learning rate: tables change by the same factor."""
+    """Return the schedule's current factor on the learning rate, which tables use as well."""
     return float(optimizer.param_groups[0]["lr"]) / first_rate if first_rate else 1.0

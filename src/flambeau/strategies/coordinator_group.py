@@ -1,4 +1,4 @@
-"""Asynchronous workers as one group: they exchange through the coordinator."""
+"""Collective operations of asynchronous workers, which exchange data through the coordinator."""
 
 import threading
 import time
@@ -19,10 +19,9 @@ EXCHANGE_SECONDS = 3600.0
 
 @final
 class CoordinatorGroup(Group):
-    """All asynchronous workers, exchanging through the coordinator when they meet at a sync point.
+    """All asynchronous workers, which exchange data through the coordinator at sync points.
 
-    A worker that takes a lost one's place repeats the exchanges of the sync point, and gets the
-    same answers.
+    A replacement worker repeats the exchanges of the sync point and gets the same answers.
     """
 
     def __init__(self, coordinator: CoordinatorClient) -> None:
@@ -34,7 +33,7 @@ class CoordinatorGroup(Group):
         coordinator.on(Gathered, self._on_gathered)
 
     def enter(self, sync_point: int) -> None:
-        """Begin the exchanges of a sync point."""
+        """Start the exchanges of a sync point."""
         self._sync_point, self._number = sync_point, 0
         with self._changed:
             self._answers = {
@@ -45,7 +44,7 @@ class CoordinatorGroup(Group):
 
     @waits_for_others
     def gather(self, data: bytes) -> list[bytes]:
-        """Everybody's bytes, by rank."""
+        """Return the bytes of all workers, by rank."""
         key = f"{self._sync_point}/{self._number}"
         self._number += 1
         self._coordinator.send(Contribution(self._coordinator.spec, key), [data])
@@ -59,7 +58,7 @@ class CoordinatorGroup(Group):
             return [bytes(part) for part in self._answers.pop(key)]
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of everybody's tensor, in the order of ranks."""
+        """Replace the tensor by its sum over all workers, in the order of ranks."""
         parts = self.gather(tensor.detach().cpu().contiguous().numpy().tobytes())
         total = torch.zeros_like(tensor, device="cpu")
         for part in parts:
@@ -68,7 +67,7 @@ class CoordinatorGroup(Group):
         return tensor
 
     def broadcast(self, tensor: Tensor) -> Tensor:
-        """The first worker's tensor."""
+        """Replace the tensor by the first worker's."""
         own = tensor.detach().cpu().contiguous().numpy().tobytes() if self.first else b""
         first = self.gather(own)[0]
         tensor.copy_(torch.frombuffer(bytearray(first), dtype=tensor.dtype).view_as(tensor))

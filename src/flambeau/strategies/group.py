@@ -9,52 +9,52 @@ from torch import Tensor
 
 
 class Group(ABC):
-    """All workers, seen from one of them."""
+    """All workers, as seen by one of them."""
 
     rank: int
     size: int
 
     @abstractmethod
     def sum(self, tensor: Tensor) -> Tensor:
-        """The tensor, replaced by its sum over all workers."""
+        """Replace the tensor by its sum over all workers and return it."""
 
     @abstractmethod
     def broadcast(self, tensor: Tensor) -> Tensor:
-        """The tensor, replaced by rank 0's."""
+        """Replace the tensor by rank 0's and return it."""
 
     @abstractmethod
     def gather(self, data: bytes) -> list[bytes]:
-        """Everybody's bytes, by rank, on every worker."""
+        """Return the bytes of all workers, by rank, on every worker."""
 
     @property
     def first(self) -> bool:
-        """Whether this is the worker that writes for all."""
+        """Whether this is the worker that writes on behalf of all."""
         return self.rank == 0
 
 
 @final
 class Solo(Group):
-    """A group of one, without any communication."""
+    """Group of one worker, without any communication."""
 
     rank = 0
     size = 1
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The tensor itself."""
+        """Return the tensor itself."""
         return tensor
 
     def broadcast(self, tensor: Tensor) -> Tensor:
-        """The tensor itself."""
+        """Return the tensor itself."""
         return tensor
 
     def gather(self, data: bytes) -> list[bytes]:
-        """One's own."""
+        """Return this worker's bytes."""
         return [data]
 
 
 @final
 class ProcessGroup(Group):
-    """torch.distributed's default group."""
+    """Default group of torch.distributed."""
 
     def __init__(self) -> None:
         self.rank = dist.get_rank()
@@ -71,7 +71,7 @@ class ProcessGroup(Group):
         return tensor
 
     def gather(self, data: bytes) -> list[bytes]:
-        """Sizes first, then all contents, padded to the longest. Nothing is pickled."""
+        """Gather sizes, then all contents, padded to the longest. Nothing is pickled."""
         sizes = torch.zeros(self.size, dtype=torch.int64)
         sizes[self.rank] = len(data)
         lengths = [int(length) for length in self.sum(sizes)]

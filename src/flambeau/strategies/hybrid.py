@@ -1,4 +1,4 @@
-"""Dense weights by all-reduce, tables on servers."""
+"""Hybrid: dense weights by all-reduce, tables on servers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, final
@@ -31,10 +31,10 @@ from flambeau.strategies.table_checkpoints import ServerTableCheckpoints
 
 @final
 class HybridStrategy(Strategy):
-    """All workers make the same steps; at each, dense gradients are averaged among them.
+    """Strategy in which all workers make the same steps and average dense gradients at each.
 
-    The gradients of tables go to the servers, which apply them in rounds (`synchronous`), or each
-    when it comes (`asynchronous`; then rows are prefetched, and pushes not waited for).
+    Gradients of tables go to the servers, which apply them in rounds (`synchronous`), or as soon as
+    they arrive (`asynchronous`; then rows are prefetched, and workers do not wait for pushes).
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class HybridStrategy(Strategy):
     def attach(
         self, model: nn.Module, optimizers: Mapping[str, Optimizer], *, own_step: bool
     ) -> Callable[..., Any]:
-        """Dense weights are the first worker's, tables the servers'."""
+        """Attach a model: dense weights come from the first worker, tables from the servers."""
         if list(optimizers) != [""]:
             raise ModelError("several optimizers need all-reduce alone: tables have one update")
         specs = tables_of(model)
@@ -77,13 +77,13 @@ class HybridStrategy(Strategy):
         return forward
 
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
-        """See to the rows of this batch and the next."""
+        """Fetch the table rows of this batch, and start to fetch those of the next one."""
         self._tables.prepare(upcoming)
         self._settle()
         self._tables.look_ahead(batch, upcoming)
 
     def begin(self, rows: StepShare) -> float:
-        """This worker's share of the rows."""
+        """Return the factor for this worker's share of the rows."""
         self._rows, self._share = rows, self._dense.begin(rows)
         return self._share
 
@@ -115,34 +115,34 @@ class HybridStrategy(Strategy):
             self._settle()
 
     def synchronize(self) -> None:
-        """Wait for all answers, of all workers; make dense replicas equal."""
+        """Wait for the answers of all workers' pushes, and make the dense replicas equal."""
         self._tables.settle()
         if not self._rounds:
-            self._group.gather(b"")  # everybody's gradients are there
+            self._group.gather(b"")  # all workers' gradients have been applied
         self._dense.synchronize()
 
     def weightless(self, on: bool) -> None:
-        """See `AllReduceStrategy`."""
+        """Exclude rows without weight, as in `AllReduceStrategy`."""
         self._dense.weightless(on)
 
     def communication_seconds(self) -> float:
-        """Of the all-reduce."""
+        """Return the communication time of the all-reduce."""
         return self._dense.communication_seconds()
 
     def table_seconds(self) -> TableSeconds:
-        """Of look-ups and pushes."""
+        """Return the time of lookups and pushes."""
         return self._tables.seconds
 
     def table_checkpoints(self, context: SavingContext) -> TableCheckpoints:
-        """Return what has the servers save."""
+        """Return the object that lets the servers save and load."""
         return ServerTableCheckpoints(context, self._tables.client.access)
 
     def summary(self) -> dict[str, Any]:
-        """Requests, look-ups, and what became of gradients."""
+        """Return counters of requests, lookups and gradients."""
         return self._tables.summary()
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._client.close()
 
     def _settle(self) -> None:

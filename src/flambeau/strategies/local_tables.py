@@ -1,4 +1,4 @@
-"""The tables of a model inside a strategy: looked up while it trains, changed at its update."""
+"""Tables in the worker itself: looked up in training, changed by the strategy's update."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,18 +24,18 @@ class LocalTables:
         self.lookups = Lookups(tables)
 
     def attach(self, model: nn.Module) -> None:
-        """Give every SparseEmbedding of the model its table."""
+        """Attach a table to every `SparseEmbedding` of the model."""
         self.backend.declare(tables_of(model))
         for spec, ids, values in initial_rows(model):
             self.backend.tables[spec.name].load(ids, values)
         attach(model, self.lookups)
 
     def gradients(self) -> list[TableGradient]:
-        """What the last backward passes gave."""
+        """Return the gradients of the last backward passes."""
         return self.lookups.gradients()
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """How large each table is, and what became of ids, by its name."""
+        """Return the counters of each table (see `TableCounters`), by its name."""
         return {name: asdict(table.counters) for name, table in self.backend.tables.items()}
 
     def apply(self, gradients: Sequence[TableGradient], factor: float) -> None:
@@ -44,10 +44,10 @@ class LocalTables:
             self.backend.push(gradients, factor)
 
     def checkpoints(self, context: SavingContext) -> TableCheckpoints:
-        """Return what saves and loads the tables."""
+        """Return the object that saves and loads the tables."""
         return LocalTableCheckpoints(context, self.backend)
 
     @property
     def seconds(self) -> float:
-        """How long look-ups and updates took."""
+        """Total time of lookups and updates."""
         return self.lookups.watch.seconds

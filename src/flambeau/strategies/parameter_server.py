@@ -1,4 +1,4 @@
-"""Weights and tables live on servers; workers bring gradients and take values."""
+"""Parameter server: weights and tables are on servers; workers push gradients and pull values."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +37,11 @@ Array = np.ndarray[Any, Any]
 
 @final
 class ParameterServerStrategy(Strategy):
-    """Pushes every gradient to the servers and goes on with the values they give back.
+    """Strategy that pushes every gradient to the servers and continues with the values they return.
 
-    In lockstep an update ends when the servers have applied the gradients of all workers; they
-    weigh, sum and clip. Otherwise it ends when the gradient is on its way; the worker clips its
-    own, and waits for its answer before the next step.
+    In synchronous training an update ends when the servers have applied the gradients of all
+    workers; the servers weigh, sum and clip them. Otherwise it ends when the gradient has been
+    sent; the worker clips its own gradient, and waits for the answer before the next step.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ParameterServerStrategy(Strategy):
     def attach(
         self, model: nn.Module, optimizers: Mapping[str, Optimizer], *, own_step: bool
     ) -> Callable[..., Any]:
-        """Give the model to the servers, or take theirs if they have one."""
+        """Send the model's values to the servers, or load the servers' if they have some."""
         if list(optimizers) != [""]:
             raise ModelError(
                 "several optimizers need all-reduce: servers apply all gradients of a step at once"
@@ -85,13 +85,13 @@ class ParameterServerStrategy(Strategy):
         return model
 
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
-        """Wait for the last push's answer; then see to the rows of this batch and the next."""
+        """Wait for the last push; then fetch the rows of this batch, and start the next one's."""
         self._tables.prepare(upcoming)
         self._settle()
         self._tables.look_ahead(batch, upcoming)
 
     def begin(self, rows: StepShare) -> float:
-        """Servers weigh by rows, so the loss stays as it is."""
+        """Return 1: servers weigh by rows, so the loss stays unchanged."""
         self._settle()
         if not self._updated:
             raise ModelError("the step before did not call update(): servers need one per step")
@@ -120,55 +120,55 @@ class ParameterServerStrategy(Strategy):
         self._push(self._rows, gradients, dense, absent, finite=finite)
 
     def skip(self) -> None:
-        """Push nothing, so that the others need not wait for this step's gradient."""
+        """Push an empty gradient, so that the others need not wait for this step's."""
         self._tables.lookups.discard()
         if self._flat is not None:
             self._flat.forget_gradients()
         self._push(self._rows, [], None, [], finite=False)
 
     def sit_out(self, rows: StepShare) -> bool:
-        """Take part in the round with nothing."""
+        """Take part in the round with an empty gradient."""
         self._push(rows, [], None, [], finite=True)
         return True
 
     def synchronize(self) -> None:
-        """Wait for all answers, take the newest weights, average running statistics."""
+        """Wait for all answers, load the newest weights, and average running statistics."""
         self._settle(keep=0)
         if not self._lockstep:
-            self._group.gather(b"")  # everybody's gradients are there
+            self._group.gather(b"")  # all workers' gradients have been applied
         self._take_dense()
         average_buffers(self._model, self._group.sum, self._group.size)
 
     def catch_up(self) -> None:
-        """Take the newest weights."""
+        """Load the newest weights."""
         self._settle(keep=0)
         self._take_dense()
 
     @property
     def steps_done(self) -> int | None:
-        """The open round."""
+        """The open round in synchronous training, otherwise None."""
         return self._client.round if self._lockstep else None
 
     def communication_seconds(self) -> float:
-        """The mean time that a step waited for the servers, since the last call."""
+        """Return the mean time that a step waited for the servers, since the last call."""
         mean = self._waited / max(1.0, self._waits)
         self._waited = self._waits = 0.0
         return mean
 
     def table_seconds(self) -> TableSeconds:
-        """Of look-ups and pushes."""
+        """Return the time of lookups and pushes."""
         return self._tables.seconds
 
     def table_checkpoints(self, context: SavingContext) -> TableCheckpoints:
-        """Return what has the servers save."""
+        """Return the object that lets the servers save and load."""
         return ServerTableCheckpoints(context, self._tables.client.access)
 
     def summary(self) -> dict[str, Any]:
-        """Requests, look-ups, and what became of gradients."""
+        """Return counters of requests, lookups and gradients."""
         return self._tables.summary()
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._client.close()
 
     def _push(
@@ -196,7 +196,7 @@ class ParameterServerStrategy(Strategy):
             self._settle()
 
     def _settle(self, keep: int | None = None) -> None:
-        """Have the values that this worker's own gradients led to, but for the last `keep`."""
+        """Load the values that result from this worker's gradients, except the last `keep`."""
         started = time.perf_counter()
         if keep is None:
             keep = self._tables.window if self._flat is None and not self._lockstep else 0
@@ -215,11 +215,11 @@ class ParameterServerStrategy(Strategy):
             self._client.pull_dense(values)
             self._loaded(values)
         else:
-            # All servers are there: one that was replaced unnoticed has what it goes on from.
+            # Wait for all servers, so that a replacement has restored its state.
             self._client.pull([], training=False)
 
     def _loaded(self, values: Array | None) -> None:
-        """On a GPU, `values` are a copy that must go back; elsewhere they are the weights."""
+        """Copy `values` back to a GPU; elsewhere they are the weights' own memory."""
         if self._flat is not None and values is not None and self._flat.device.type != "cpu":
             self._flat.load(0, values)
 
@@ -236,14 +236,14 @@ class ParameterServerStrategy(Strategy):
                 np.multiply(part, part.dtype.type(scale), out=part)
 
 
-#: What helps besides a lower learning rate.
+#: Remedies besides a lower learning rate.
 REMEDIES = "set clip_norm, or leave such batches out with non_finite='skip'"
 
 
 def not_finite(
     rows: StepShare, gradients: Sequence[TableGradient], remedies: str = REMEDIES
 ) -> JobFailedError:
-    """The error for a gradient that would spoil the weights."""
+    """Return the error for a gradient that would make the weights NaN or infinite."""
     bad = [f"'{each.spec.name}'" for each in gradients if not _all_finite(each.grads)]
     what = f"table {', '.join(bad)}" if bad else "the dense weights"
     return JobFailedError(
@@ -253,7 +253,7 @@ def not_finite(
 
 
 def finite_tables(gradients: Sequence[TableGradient]) -> bool:
-    """Whether all gradients of tables are numbers."""
+    """Return whether all gradients of tables are finite."""
     return all(_all_finite(gradient.grads) for gradient in gradients)
 
 
@@ -262,6 +262,6 @@ def _finite(dense: Array | None, gradients: Sequence[TableGradient]) -> bool:
 
 
 def _all_finite(numbers: Array) -> bool:
-    # A sum shows whether anything is wrong; only then is every number looked at.
+    # The sum shows whether anything is wrong; only then is every number checked.
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(numbers.sum())) or bool(np.isfinite(numbers).all())

@@ -1,4 +1,4 @@
-"""Rows of the next batch, fetched while this one computes."""
+"""Prefetching: rows of the next batch are fetched while the current one computes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ _NO_IDS = np.empty(0, np.int64)
 
 @dataclass
 class _Early:
-    """The next batch's distinct ids of one table: places of those asked for, of those to come.
+    """Distinct ids of one table in the next batch, with the positions requested early and later.
 
-    What comes `later` comes with the answer to the push, and counts more than what was asked for;
-    with None that is all of them.
+    Rows of `later` come with the answer to the push and override those `asked` for early; None
+    means all rows come later.
     """
 
     spec: TableSpec
@@ -40,12 +40,12 @@ class _Early:
 
 @final
 class Prefetcher:
-    """Fetches ids(t+1) without ids(t) while batch t computes.
+    """Prefetcher that requests ids(t+1) without ids(t) while batch t computes.
 
-    The rows that both have come back in the answer to t's push, so a worker that is alone sees
-    exactly what it would see without prefetching. From servers of the same machine all rows come
-    with that answer: there is no way to be shortened, and they know of more updates. Not so if the
-    model is on a `gpu`, which leaves the cores to the servers meanwhile.
+    The rows of both batches return with the answer to t's push, so a single worker gets exactly the
+    values that it would get without prefetching. From servers on the same machine all rows come
+    with that answer: there is no network delay to hide, and the rows include more updates. This
+    does not apply if the model is on a `gpu`, which leaves the cores to the servers meanwhile.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Prefetcher:
         self._membership = IdPositions()
 
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
-        """Supply the rows of `batch` that were fetched early; begin to fetch for the next."""
+        """Supply the rows of `batch` that were fetched early; start to fetch `upcoming`'s."""
         if not self._columns:
             return
         if batch.place != self._announced:
@@ -79,14 +79,14 @@ class Prefetcher:
             self._fetch(upcoming)
 
     def wanted(self, gradients: Sequence[TableGradient]) -> list[tuple[TableSpec, Ids]]:
-        """The rows of the next batch that must come after this batch's gradients."""
+        """Return the rows of the next batch to request with this batch's gradients."""
         pushed = {gradient.spec.name: gradient.ids for gradient in gradients}
         for early in self._early:
             name = early.spec.name
             ids = pushed.get(name)
             if early.later is None or ids is None or not ids.size:
                 continue
-            # Those that the batch named have been seen to when its rows were asked for.
+            # Ids that the batch named were handled when its rows were requested.
             if ids is not self._now.get(name):
                 early.later = np.union1d(early.later, self._membership.places(early.ids, ids))
         return [
@@ -95,7 +95,7 @@ class Prefetcher:
         ]
 
     def arrived(self, rows: Sequence[Array]) -> None:
-        """The rows that `wanted` asked for are here: the next batch has all it needs."""
+        """Take the rows that `wanted` requested: the next batch then has all its rows."""
         if not self._early:
             return
         self._place_fetched()
@@ -111,7 +111,7 @@ class Prefetcher:
         self._prime([(item.spec, item.ids) for item in early], whole)
 
     def prepare(self, upcoming: Batch | None) -> None:
-        """Do what can be done for the next two batches before the answer to the push is there."""
+        """Do the work for the next two batches that does not depend on the answer to the push."""
         self._place_fetched()
         if upcoming is not None:
             after = self._ids_of(upcoming)
@@ -120,7 +120,7 @@ class Prefetcher:
                     self._membership.places(after[early.spec.name][1], early.ids)
 
     def _place_fetched(self) -> None:
-        """Put the rows that were asked for in their places."""
+        """Copy the rows that were requested early to their positions."""
         if self._pending is None:
             return
         fetched, self._pending = self._client.finish_pull(self._pending), None
@@ -143,11 +143,11 @@ class Prefetcher:
 
     @property
     def _all_later(self) -> bool:
-        """Whether nothing is worth being asked for before the push."""
+        """Whether requesting rows before the push gains nothing."""
         return self._client.near and not self._gpu
 
     def _ids_of(self, batch: Batch) -> dict[str, tuple[TableSpec, Ids]]:
-        """The distinct ids of each table in a batch, over all columns that hold some."""
+        """Return the distinct ids of each table in a batch, over all its columns."""
         columns: dict[str, list[Tensor]] = {}
         specs = {}
         for early in self._columns:
@@ -174,7 +174,7 @@ class Prefetcher:
             self._now[spec.name] = ids
 
     def _forget(self) -> None:
-        """Rows that were fetched for a batch that did not come."""
+        """Discard rows that were fetched for a batch that did not come."""
         if self._pending is not None:
             self._client.finish_pull(self._pending)
         self._early, self._pending = [], None

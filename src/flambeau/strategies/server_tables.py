@@ -1,4 +1,4 @@
-"""What strategies with servers share: the model's tables, and the pushes that are on their way."""
+"""Lookups and pushes that strategies with servers share."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from flambeau.parameter_server.client import PendingPush, PushResult, ServerClie
 from flambeau.strategies.base import TableSeconds
 from flambeau.strategies.prefetching import Prefetcher
 
-#: Pushes that may be on their way when nothing has to come back.
+#: The most pushes in flight if no rows have to come back.
 WINDOW = 4
 
 Array = np.ndarray[Any, Any]
@@ -24,10 +24,10 @@ Array = np.ndarray[Any, Any]
 
 @final
 class ServerTables:
-    """A model's look-ups and pushes at the servers.
+    """Lookups and pushes of a model's tables on the servers.
 
-    With `prefetch`, rows that batches name in a column are fetched while the batch before computes;
-    that is for workers that do not wait for each other.
+    With `prefetch`, rows of columns that modules name are fetched during the batch before; this is
+    for workers that do not wait for each other.
     """
 
     def __init__(self, client: ServerClient, *, prefetch: bool) -> None:
@@ -39,7 +39,7 @@ class ServerTables:
         self.outcomes: Counter[str] = Counter()
 
     def attach(self, model: nn.Module) -> None:
-        """Let the model's modules look up at the servers."""
+        """Let the model's modules look up on the servers."""
         attach(model, self.lookups)
         columns = prefetch_columns(model) if self._prefetch else []
         if columns:
@@ -47,18 +47,18 @@ class ServerTables:
             self._prefetcher = Prefetcher(self.client, self.lookups, columns, gpu=gpu)
 
     def load_initial(self, model: nn.Module) -> None:
-        """Send the rows that tables begin with."""
+        """Send the first rows of tables to the servers."""
         for spec, ids, values in initial_rows(model):
             self.client.load(spec, ids, values)
 
     def prepare(self, upcoming: Batch | None) -> None:
-        """Do what can be done for the batches to come, while answers are on their way."""
+        """Prepare the next batches while answers are in flight."""
         if self._prefetcher is not None:
             with self.lookups.watch:
                 self._prefetcher.prepare(upcoming)
 
     def look_ahead(self, batch: Batch, upcoming: Batch | None) -> None:
-        """Have the rows of `batch` at hand, and begin to fetch those of the next."""
+        """Provide the rows of `batch`, and start to fetch those of the next one."""
         if self._prefetcher is not None:
             with self.lookups.watch:
                 self._prefetcher.look_ahead(batch, upcoming)
@@ -70,13 +70,13 @@ class ServerTables:
         dense: Array | None = None,
         absent: Sequence[int] = (),
     ) -> None:
-        """Send a gradient; `settle` waits for what comes back."""
+        """Send a gradient; `settle` waits for the answer."""
         with self.lookups.watch:
             want = self._prefetcher.wanted(gradients) if self._prefetcher is not None else []
             self._pending.append(self.client.begin_push(update, gradients, dense, absent, want))
 
     def settle(self, dense_out: Array | None = None, *, keep: int = 0) -> PushResult | None:
-        """Wait for the answers to all pushes but the last `keep`; the last of them."""
+        """Wait for the answers to all pushes but the last `keep`; return the last of them."""
         result = None
         with self.lookups.watch:
             while len(self._pending) > keep:
@@ -88,7 +88,7 @@ class ServerTables:
 
     @property
     def seconds(self) -> TableSeconds:
-        """What look-ups and pushes took; a difference of two is that of the time between them."""
+        """Total time of lookups and pushes; take differences to measure an interval."""
         waited = self.client.waited
         return TableSeconds(self.lookups.watch.seconds - waited, waited)
 
@@ -99,11 +99,11 @@ class ServerTables:
 
     @property
     def window(self) -> int:
-        """How many pushes need not be waited for."""
+        """Number of pushes that may stay in flight."""
         return 0 if self._prefetcher is not None else WINDOW
 
     def summary(self) -> dict[str, Any]:
-        """What was counted."""
+        """Return counters for the report."""
         lookups, client = self.lookups, self.client
         return {
             **client.counts,

@@ -1,7 +1,7 @@
-"""Workers of one machine add up in memory that all see, which takes a fraction of what sockets do.
+"""Sums over workers of one machine through shared memory, in a fraction of the time of sockets.
 
-Collectives over sockets wake up several threads of every process, again and again, while a small
-network needs little more than that for a whole step.
+Collectives over sockets repeatedly wake up several threads of every process, which takes about as
+long as a whole step of a small network.
 """
 
 import mmap
@@ -20,28 +20,28 @@ from flambeau.errors import JobFailedError
 from flambeau.messaging.memory_files import MemoryFile, can_share, create
 from flambeau.strategies.group import Group
 
-#: What a worker can hand over at once; more goes in pieces.
+#: Bytes that a worker can exchange at once; larger tensors are sent in pieces.
 PIECE_BYTES = 4 << 20
-#: Up to so many bytes, or workers, everybody adds up everything, for the sake of one meeting less.
+#: Up to this many bytes or workers, every worker sums everything, which saves one barrier.
 FEW_BYTES, FEW_WORKERS = 1 << 14, 3
 _CACHE_LINE = 64
-#: Waiting: at first without a break, then with breaks of a share of the time so far.
+#: Wait without pauses at first, then with pauses of a share of the time waited so far.
 _SPIN_SECONDS, _BREAK_SHARE, _LONGEST_BREAK = 1e-3, 0.05, 1e-3
 TIMEOUT_SECONDS = 1800.0
 
 
 @final
 class SharedGroup(Group):
-    """Adds up in shared `memory`; for the rest it is the group `within`.
+    """Group that sums in shared `memory`, and uses the group `within` for everything else.
 
-    Each worker copies its numbers to a place of its own and says so. When all have, it adds up
-    everybody's in the order of the ranks, so that all get the same; many workers add up a part
-    each, and meet once more. Two sets of places take turns: whoever writes to one again has met
-    the others since, who had read from it before they came.
+    Each worker copies its numbers to a place of its own and announces it. When all have done so,
+    each worker sums the numbers of all in the order of ranks, so that all get the same result; with
+    many workers, each sums a part, followed by another barrier. Two sets of places alternate:
+    before a worker overwrites a set, a barrier has ensured that the others have read it.
     """
 
     def __init__(self, within: Group, memory: mmap.mmap, lost: Callable[[], str] = str) -> None:
-        """`lost` says why the others can no longer be waited for, or nothing."""
+        """Set up the places; `lost` returns why the others cannot be waited for, or ""."""
         self._lost = lost
         self._within, self.rank, self.size = within, within.rank, within.size
         header = _CACHE_LINE * self.size
@@ -52,11 +52,11 @@ class SharedGroup(Group):
         )
         self._sets = places.view(2, self.size, PIECE_BYTES)
         self._meetings = self._sums = 0
-        #: All seconds that this worker has spent here.
+        #: Total seconds that this worker has spent here.
         self.seconds = 0.0
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """See `Group`."""
+        """Replace the tensor by its sum over all workers and return it."""
         if tensor.device.type != "cpu" or not tensor.is_contiguous():
             return self._within.sum(tensor)
         started = time.perf_counter()
@@ -66,11 +66,11 @@ class SharedGroup(Group):
         return tensor
 
     def broadcast(self, tensor: Tensor) -> Tensor:
-        """See `Group`."""
+        """Replace the tensor by rank 0's and return it."""
         return self._within.broadcast(tensor)
 
     def gather(self, data: bytes) -> list[bytes]:
-        """See `Group`."""
+        """Return the bytes of all workers, by rank, on every worker."""
         return self._within.gather(data)
 
     def _add_up(self, part: Tensor) -> None:
@@ -84,7 +84,7 @@ class SharedGroup(Group):
             return
         bounds = [count * rank // self.size for rank in range(self.size + 1)]
         mine = slice(bounds[self.rank], bounds[self.rank + 1])
-        # Nobody else reads this part of this worker's own place.
+        # No other worker reads this part of this worker's own place.
         _sum_of(places[:, mine].clone(), places[self.rank, mine])
         self._meet()
         for rank in range(self.size):
@@ -93,7 +93,7 @@ class SharedGroup(Group):
 
     @waits_for_others
     def _meet(self) -> None:
-        """Say that this worker has come so far, and wait until all have."""
+        """Announce that this worker has reached the barrier, and wait until all have."""
         self._meetings += 1
         self._arrived[self.rank] = self._meetings
         started = time.perf_counter()
@@ -104,7 +104,7 @@ class SharedGroup(Group):
             if waited > _SPIN_SECONDS and (reason := self._lost()):
                 raise JobFailedError(reason)
             if waited < _SPIN_SECONDS:
-                select.select((), (), (), 0)  # lets other threads go on, and takes a microsecond
+                select.select((), (), (), 0)  # lets other threads run, and takes a microsecond
             else:
                 time.sleep(min(waited * _BREAK_SHARE, _LONGEST_BREAK))
 
@@ -116,9 +116,9 @@ def _sum_of(places: Tensor, out: Tensor) -> None:
 
 
 def shared_if_possible(group: Group, lost: Callable[[], str] = str) -> Group:
-    """The group, by way of shared memory if all of its workers are on one machine.
+    """Return a group that uses shared memory if all workers are on one machine, else `group`.
 
-    `lost` says why the others can no longer be waited for, or nothing.
+    `lost` returns why the other workers can no longer be waited for, or "".
     """
     length = _first_place(group.size) + 2 * group.size * PIECE_BYTES
     made = create(length) if can_share() and group.first else None
@@ -134,5 +134,5 @@ def shared_if_possible(group: Group, lost: Callable[[], str] = str) -> Group:
 
 
 def _first_place(workers: int) -> int:
-    """Behind what says who has arrived, at the begin of a page."""
+    """Return the start of the places: the first page after the arrival counters."""
     return -(-_CACHE_LINE * workers // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class _SumOverWorkers(torch.autograd.Function):
-    """A sum over workers whose gradient is the sum over workers."""
+    """Sum over workers whose gradient is the sum over workers."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:
@@ -25,10 +25,10 @@ class _SumOverWorkers(torch.autograd.Function):
 
 @final
 class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """As nn.BatchNorm1d/2d/3d, but in training the mean and variance are those of all workers.
+    """Batch norm like nn.BatchNorm1d/2d/3d, with the mean and variance of all workers in training.
 
-    Sums are taken of deviations from the first worker's mean, so that a large mean does not
-    cancel the variance's digits. `muted` rows get normalised but do not count.
+    Sums are taken of deviations from the first worker's mean, to keep precision when the mean is
+    large. `muted` rows get normalised but do not count.
     """
 
     muted = False
@@ -38,7 +38,7 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
             raise ValueError(f"batch norm needs at least 2 dimensions, got {input.dim()}")
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalised input, of the same shape."""
+        """Return the normalised input, of the same shape."""
         self._check_input_dim(input)
         if not (self.training or self.running_mean is None):
             return super().forward(input)
@@ -76,7 +76,7 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
 
 
 def convert(module: nn.Module) -> nn.Module:
-    """The module with every batch norm replaced by one over all workers, sharing its weights."""
+    """Replace every batch norm by one over all workers with the same weights; return the module."""
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
         synced = SyncBatchNorm(
             module.num_features,

@@ -22,18 +22,18 @@ PIECE_ROWS = 262_144
 
 @final
 class Layers:
-    """How the files of several checkpoints make up tables: a full one, and what changed since."""
+    """Layers of files that make up tables: those of a full checkpoint, and of changes since."""
 
     def __init__(self, settings: JobSettings) -> None:
         self._default = table_optimizer(settings)
         self._full: dict[str, list[str]] = {}
-        #: How many were saved since (and with) the last full one.
+        #: Number of checkpoints since the last full one, including it.
         self.count = 0
 
     def entries(
         self, directory: Path, specs: Sequence[TableSpec], files: dict[str, list[SavedTable]]
     ) -> dict[str, TableEntry]:
-        """The tables' entries in a manifest; `files` are those of all shards, by table."""
+        """Return the tables' manifest entries; `files` are those of all shards, by table."""
         full = all(part.full for parts in files.values() for part in parts)
         self.count = 1 if full else self.count + 1
         entries = {}
@@ -44,25 +44,25 @@ class Layers:
             layers = [own] if full else [own, self._full[spec.name]]
             entries[spec.name] = TableEntry(spec=shown.model_dump(mode="json"), layers=layers)
             if full:
-                # As a neighbour of this checkpoint says it.
+                # Relative to a later checkpoint in a neighbouring directory.
                 self._full[spec.name] = [f"../{directory.name}/{file}" for file in own]
         return entries
 
     def build_on(self, directory: Path) -> bool:
-        """Whether the last full one is in this directory."""
+        """Return whether the last full checkpoint is in this directory."""
         paths = [path for layer in self._full.values() for path in layer]
         return any(Path(path).parent.name == directory.name for path in paths)
 
 
 @final
 class LocalTableCheckpoints(TableCheckpoints):
-    """Tables of this process: their rows are written at once, the rest in the background."""
+    """Saving of this process's tables: rows are written at once, the rest in the background."""
 
     def __init__(self, context: SavingContext, tables: InProcessTables) -> None:
         self._context, self._tables = context, tables
 
     def begin(self, directory: Path) -> Finish:
-        """Write all rows; checksums and waiting for the disk are left."""
+        """Write all rows; the returned `finish` computes checksums and waits for the disk."""
         tables = list(self._tables.tables.values())
         snapshot = TablesSnapshot(tables, directory, 0, incremental=False)
         while not snapshot.written:
@@ -79,7 +79,7 @@ class LocalTableCheckpoints(TableCheckpoints):
         return finish
 
     def load(self, checkpoint: Path) -> None:
-        """Take rows and counters as they were; tables that are not in it stay as they are."""
+        """Restore rows and counters; tables that the checkpoint lacks stay as they are."""
         if not Manifest.read(checkpoint).tables:
             return
         dumps = [dump["tables"] for dump in read_states(checkpoint)]
@@ -91,7 +91,7 @@ class LocalTableCheckpoints(TableCheckpoints):
 
 @final
 class ServerTableCheckpoints(TableCheckpoints):
-    """Tables, and whatever else the servers hold, saved by all shards at once."""
+    """Saving of tables and all other state of the servers, by all shards at once."""
 
     shared = True
 
@@ -104,7 +104,7 @@ class ServerTableCheckpoints(TableCheckpoints):
         self._count = 0
 
     def begin(self, directory: Path) -> Finish:
-        """Have all shards fix the current state; they write it while the training continues."""
+        """Let all shards take a snapshot, which they write while training continues."""
         incremental = self._can_be_incremental(directory)
         self._connect()
         self._count += 1
@@ -120,12 +120,12 @@ class ServerTableCheckpoints(TableCheckpoints):
         return lambda: self._finish(directory, name, number + 1)
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         for channel in self._channels:
             channel.close()
 
     def _can_be_incremental(self, directory: Path) -> bool:
-        """A shard that was replaced in between has not seen all changes."""
+        """Return whether changes suffice: a replaced shard has not recorded all of them."""
         return (
             self._settings.incremental
             and self._servers == self._context.coordinator.servers
@@ -134,7 +134,7 @@ class ServerTableCheckpoints(TableCheckpoints):
         )
 
     def _connect(self) -> None:
-        """Connections of their own: the saving thread uses them while the worker trains."""
+        """Open separate connections: the saving thread uses them while the worker trains."""
         if not self._channels:
             shards = len(self._context.coordinator.servers)
             self._channels = [Channel(s, self._access) for s in range(shards)]
