@@ -1,1 +1,1 @@
-"""How compiled code is made, and what all of it needs."""
+"""Compilation of kernels, and what all kernels need."""

@@ -1,4 +1,4 @@
-"""Says once that kernels are being compiled, if one has to wait for it."""
+"""A message, shown once, that kernels are being compiled, if that takes long."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ _TEXT = "compiling kernels, which happens once on this machine"
 
 @final
 class CompileNotice(event.Listener):
-    """Listens to Numba, which compiles one function (and those that it calls) at a time."""
+    """Listener to Numba, which compiles one function (and those that it calls) at a time."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -21,7 +21,7 @@ class CompileNotice(event.Listener):
         self._timer: threading.Timer | None = None
 
     def on_start(self, event: Any) -> None:
-        """A function is being compiled."""
+        """Start a timer that shows the message, when a compilation starts."""
         self._depth += 1
         if self._depth == 1 and self._spent < TELL_AFTER_SECONDS:
             self._started = time.monotonic()
@@ -30,7 +30,7 @@ class CompileNotice(event.Listener):
             self._timer.start()
 
     def on_end(self, event: Any) -> None:
-        """It is done."""
+        """Stop the timer when the compilation ends."""
         self._depth -= 1
         if self._depth == 0 and self._timer is not None:
             self._timer.cancel()
@@ -39,10 +39,10 @@ class CompileNotice(event.Listener):
 
 
 def _tell() -> None:
-    # Shown on stderr, which workers pass on, unless the program has set its logging up otherwise.
+    # Appears on stderr, which workers forward, unless the program configures logging otherwise.
     logging.getLogger("flambeau").warning(_TEXT)
 
 
 def watch() -> None:
-    """Listen from now on."""
+    """Register the listener with Numba."""
     event.register("numba:compile", CompileNotice())  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""How kernels are compiled, and how they reach memory that Python allocated piece by piece."""
+"""Compilation of kernels, and their access to memory that Python allocated piece by piece."""
 
 import os
 import tempfile
@@ -17,7 +17,7 @@ Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
 def cache_somewhere() -> None:
-    """Numba fails at import where it can write neither beside the code nor at home."""
+    """Choose another cache folder if Numba could not write one, which would fail at import."""
     places = (Path(__file__).parent, Path.home())
     config: Any = numba.config
     if not config.CACHE_DIR and not any(os.access(place, os.W_OK) for place in places):
@@ -25,7 +25,7 @@ def cache_somewhere() -> None:
 
 
 def _private_folder() -> Path:
-    """The same one every time, unless somebody else could write to it: it will hold code."""
+    """Return a fixed folder, or a new one if other users could write to it: it will hold code."""
     folder = Path(tempfile.gettempdir()) / f"flambeau-kernels-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
@@ -39,19 +39,19 @@ compile_notice.watch()
 
 
 def kernel(function: Kernel) -> Kernel:
-    """Compiled once per machine, run without the interpreter's lock, as numpy handles errors."""
+    """Compile a function, once per machine, that runs without the GIL and with numpy's errors."""
     compiled = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
     return cast(Kernel, compiled(function))
 
 
 def reproducible_kernel(function: Kernel) -> Kernel:
-    """A kernel whose floating-point results have the same bits on every machine."""
+    """Compile a kernel whose floating-point results have the same bits on every machine."""
     compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
     return cast(Kernel, compiled(function))
 
 
 def inlined(function: Kernel) -> Kernel:
-    """A piece of a kernel that costs no call."""
+    """Compile a part of a kernel that is inlined, so that calling it costs nothing."""
     return cast(Kernel, numba.njit(cache=True, nogil=True, inline="always")(function))
 
 
@@ -63,13 +63,13 @@ def _pointer(typing_context: Any, address: Any) -> Any:
     return types.voidptr(types.int64), generate
 
 
-#: An address as something that `carray` takes.
+#: Convert an address to the pointer that `carray` takes.
 pointer: Any = intrinsic(_pointer)
 
 
 def _prefetch(typing_context: Any, address: Any) -> Any:
     kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, *[ir.IntType(32)] * 3])
-    # Of data, to be read, and to stay in every cache.
+    # Arguments of the intrinsic: a read of data, to be kept in every cache.
     how = [ir.IntType(32)(number) for number in (0, 3, 1)]
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -81,11 +81,11 @@ def _prefetch(typing_context: Any, address: Any) -> Any:
     return types.void(types.int64), generate
 
 
-#: Ask for the memory at an address, which need not be there, before it is used.
+#: Prefetch the memory at an address, which may be invalid.
 prefetch: Any = intrinsic(_prefetch)
 
-#: How many items ahead of their use kernels ask for memory.
+#: How many items ahead kernels prefetch memory.
 AHEAD = 16
 
-#: An array over memory at a pointer.
+#: Return an array over the memory at a pointer.
 carray: Any = numba.carray  # type: ignore[attr-defined]

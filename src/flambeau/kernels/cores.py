@@ -1,28 +1,28 @@
-"""The cores that this process may use, and large batches on several of them at once."""
+"""The cores that this process may use, and the distribution of large batches over them."""
 
 import functools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-#: Rows that a thread takes at a time: with fewer, that costs more than it saves.
+#: Rows that a thread processes at a time; fewer would cost more than they save.
 PART_ROWS = 4096
-#: Memory has little more to give than these can ask for, and other processes want theirs.
+#: More threads would not get more memory bandwidth, and other processes need cores.
 MOST_THREADS = 4
 
 
 def usable_cores() -> list[int]:
-    """The cores this process may run on."""
+    """Return the cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def spread(work: Callable[[slice], None], size: int) -> None:
-    """Call `work` with parts that make up `size` items, by several threads if they are many.
+    """Call `work` with slices that cover `size` items, in several threads if there are many.
 
-    It is for kernels, which run without the interpreter's lock and mostly wait for memory. No part
-    may touch what another does.
+    It is for kernels, which run without the GIL and mostly wait for memory. No slice may touch data
+    of another.
     """
     threads = size // PART_ROWS
     if threads > 1:
@@ -41,7 +41,7 @@ def spread(work: Callable[[slice], None], size: int) -> None:
     try:
         work_on()
     finally:
-        # Who has not begun by now, because other processes are busy, need not begin.
+        # Cancel tasks that have not begun by now, because other processes use the cores.
         begun = [each for each in running if not each.cancel()]
     for each in begun:
         each.result()
@@ -49,5 +49,5 @@ def spread(work: Callable[[slice], None], size: int) -> None:
 
 @functools.cache
 def _helpers(pid: int) -> ThreadPoolExecutor:
-    """Threads of this process: a fork has none of those of its parent."""
+    """Return the threads of this process: a fork has none of its parent's."""
     return ThreadPoolExecutor(MOST_THREADS - 1, "flambeau-rows")

@@ -1,4 +1,4 @@
-"""One way to turn a number into well-mixed bits."""
+"""The hash function that all packages use."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _HALF = np.uint64(32)
 
 @inlined
 def mix(value: Any) -> Any:
-    """64 well-mixed bits of an integer."""
+    """Return 64 well-mixed bits of an integer."""
     bits = np.uint64(value)
     bits ^= bits >> _HALF
     bits *= _FACTOR

@@ -1,6 +1,6 @@
-"""Vectors of floats in kernels, for loops that Numba would compute one number at a time.
+"""SIMD vectors of floats in kernels, for loops that Numba does not vectorise.
 
-They are values that stay in registers. Arrays are of float32 and contiguous, whatever their
+Vectors are values that stay in registers. Arrays are contiguous and float32, with any number of
 dimensions; an index counts all numbers of an array, and is not checked.
 """
 
@@ -10,11 +10,11 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, register_model
 
-#: Floats of a vector. A CPU whose registers hold fewer takes several of them.
+#: Floats in a vector. A CPU with smaller registers uses several of them.
 LANES = 16
 
 _LLVM = ir.VectorType(ir.FloatType(), LANES)
-#: May be one operation with what follows, as in every other kernel.
+#: May be contracted with the next operation, as in every other kernel.
 _FLAGS = ("contract",)
 
 
@@ -33,7 +33,7 @@ _vector = _Vector()
 
 
 def _place(context: Any, builder: Any, signature: Any, arguments: Any, which: int = 0) -> Any:
-    """The address of a number of an array, the argument after `which`."""
+    """Return the address of a number in an array; its index is the argument after `which`."""
     array = context.make_array(signature.args[which])(context, builder, arguments[which])
     return builder.gep(array.data, [arguments[which + 1]])
 
@@ -92,14 +92,14 @@ def _copy(typing_context: Any, source: Any, at: Any, target: Any, to: Any, count
     return types.void(source, types.int64, target, types.int64, types.int64), generate
 
 
-#: The numbers of an array from an index on.
+#: Load the numbers of an array from an index on.
 load: Any = intrinsic(_load)
-#: Write a vector there.
+#: Store a vector at an index of an array.
 store: Any = intrinsic(_store)
-#: One number of an array, as often as a vector has numbers.
+#: Return a vector with one number of an array in all lanes.
 spread: Any = intrinsic(_spread)
 zeros: Any = intrinsic(_zeros)
-#: one * other + sums
+#: Return one * other + sums.
 multiply_add: Any = intrinsic(_multiply_add)
-#: As many numbers as one likes, from an array and index to another's.
+#: Copy `count` numbers from an index of one array to an index of another.
 copy: Any = intrinsic(_copy)
