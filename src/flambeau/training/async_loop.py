@@ -19,7 +19,7 @@ from flambeau.training.task_feed import BatchReport, TaskBatch, TaskFeed
 
 @final
 class AsyncTrainer:
-    """Trains on what it is given, until everything is done; meets the others when it is called."""
+    """Trainer that runs the tasks it receives, and meets the other workers at sync points."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class AsyncTrainer:
         self._parts, self._feed, self._request_stop = parts, feed, request_stop
         self.position = position
         self.milestones = Milestones(settings, parts, position, best)
-        #: Called with each sync point, before anything is done in it.
+        #: Called with each sync point, before its evaluation and checkpoint.
         self.on_sync_point: Callable[[SyncPoint], None] = lambda sync_point: None
         self.times = StepTimes(parts.strategy.table_seconds)
         self._asked: float = 0.0
@@ -43,11 +43,11 @@ class AsyncTrainer:
 
     @property
     def strategy(self) -> Strategy:
-        """How replicas agree."""
+        """This worker's strategy."""
         return self._parts.strategy
 
     def run(self) -> Status:
-        """Train to the end."""
+        """Train until the last sync point; return how training ended."""
         parts = self._parts
         parts.model.train()
         parts.view.step, parts.view.epoch = self.position.step, self.position.epoch
@@ -87,15 +87,15 @@ class AsyncTrainer:
             self._feed.stop()
 
     def _inform(self, progress: dict[str, Any]) -> None:
-        """Take over what the others know, unless it was in a sync point that came first."""
+        """Load the other workers' progress, unless a sync point did so before."""
         if not self._informed and progress:
             self.milestones.load(progress)
         self._informed = True
 
     def _move_schedules(self, item: TaskBatch) -> None:
-        """To where all workers together are, which they know of each other only now and then."""
+        """Advance schedules by the estimated updates of all workers since the last call."""
         before = self._updates
-        # All make so many updates while this one makes one.
+        # All workers together make this many updates while this one makes one.
         self._updates = max(before, item.updates) + self._parts.group.size
         for schedule in self._parts.schedules.values():
             for _ in range(self._updates - before):
@@ -114,7 +114,7 @@ class AsyncTrainer:
         )
 
     def _meet(self, sync_point: SyncPoint) -> bool:
-        """Do what is to be done together; whether it was the last time."""
+        """Evaluate and save with all workers; return whether it was the last sync point."""
         parts, position = self._parts, self.position
         self._informed = True
         if sync_point.progress:

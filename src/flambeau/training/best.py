@@ -1,4 +1,4 @@
-"""Keeping track of the best value of a metric, and of how long it has not improved."""
+"""The best value of a metric so far, and for how long it has not improved."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from flambeau.training.metrics import higher_is_better
 
 
 def is_higher_better(metric: str) -> bool:
-    """Return whether higher values of a metric, perhaps of one task, are better."""
+    """Return whether higher values of a metric, possibly of one task, are better."""
     name = metric.split("/")[-1]
     if name == "calibration":
         raise ConfigError("calibration is best at 1, not as low or high as can be; set mode")
@@ -18,7 +18,7 @@ def is_higher_better(metric: str) -> bool:
 
 
 def watched_value(metric: str, metrics: Mapping[str, float]) -> float:
-    """Return the value of the metric that is watched; `ConfigError` if it was not evaluated."""
+    """Return the value of the watched metric; raise `ConfigError` if it was not evaluated."""
     if metric not in metrics:
         raise ConfigError(
             f"there is no metric '{metric}' to watch; evaluated are "
@@ -29,7 +29,7 @@ def watched_value(metric: str, metrics: Mapping[str, float]) -> float:
 
 @dataclass
 class Best:
-    """The best value so far of one metric. `stale` counts evaluations without improvement."""
+    """Best value so far of one metric. `stale` counts evaluations without improvement."""
 
     metric: str
     mode: Literal["auto", "min", "max"] = "auto"
@@ -43,7 +43,7 @@ class Best:
         self._higher = known[self.mode] if self.mode in known else is_higher_better(self.metric)
 
     def improves(self, metrics: Mapping[str, float]) -> bool:
-        """Take note of an evaluation; whether it is the best so far."""
+        """Record an evaluation; return whether it is the best so far."""
         new = watched_value(self.metric, metrics)
         if math.isnan(new) or not self._better(new):
             self.stale += 1
@@ -63,9 +63,9 @@ class Best:
         return gain > self.min_delta
 
     def dump(self) -> dict[str, Any]:
-        """As plain values, for a checkpoint."""
+        """Return the state as plain values, for a checkpoint."""
         return {"value": self.value, "stale": self.stale}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the state of a checkpoint."""
         self.value, self.stale = state["value"], state["stale"]

@@ -1,4 +1,4 @@
-"""The seam for what should happen during training beside training."""
+"""Callbacks: the seam for everything else that happens during training."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from flambeau.data.batch import Batch
 
 @dataclass
 class TrainingView:
-    """What a callback may see of the training. Callbacks run on every worker."""
+    """State of the training that callbacks see. Callbacks run on every worker."""
 
     model: nn.Module
     optimizers: Mapping[str, Optimizer]
@@ -34,7 +34,7 @@ class TrainingView:
         return self.rank == 0
 
     def stop(self) -> None:
-        """End the training after this step, with a checkpoint. Any worker may ask.
+        """End the training after this step, with a checkpoint. Any worker may call it.
 
         Asynchronous workers finish the batches that they have begun.
         """
@@ -42,51 +42,51 @@ class TrainingView:
 
 
 class Callback:
-    """Override what you need. All methods get a `TrainingView`."""
+    """Base class of callbacks. Override what you need; all methods get a `TrainingView`."""
 
     def on_start(self, view: TrainingView) -> None:
-        """Before the first step."""
+        """Run before the first step."""
 
     def on_step_end(self, view: TrainingView) -> None:
-        """After each update."""
+        """Run after each update."""
 
     def on_epoch_end(self, view: TrainingView) -> None:
-        """After each epoch."""
+        """Run after each epoch."""
 
     def on_evaluation(self, view: TrainingView, metrics: Mapping[str, float]) -> None:
-        """After each evaluation by the workers."""
+        """Run after each evaluation by the workers."""
 
     def on_end(self, view: TrainingView) -> None:
-        """After the last step, also if the training was stopped."""
+        """Run after the last step, also if the training was stopped."""
 
 
 class Callbacks(Callback):
-    """Several, called in order."""
+    """Several callbacks, called in order."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self._callbacks = callbacks
 
     def on_start(self, view: TrainingView) -> None:
-        """See `Callback`."""
+        """Call `on_start` of each callback."""
         for callback in self._callbacks:
             callback.on_start(view)
 
     def on_step_end(self, view: TrainingView) -> None:
-        """See `Callback`."""
+        """Call `on_step_end` of each callback."""
         for callback in self._callbacks:
             callback.on_step_end(view)
 
     def on_epoch_end(self, view: TrainingView) -> None:
-        """See `Callback`."""
+        """Call `on_epoch_end` of each callback."""
         for callback in self._callbacks:
             callback.on_epoch_end(view)
 
     def on_evaluation(self, view: TrainingView, metrics: Mapping[str, float]) -> None:
-        """See `Callback`."""
+        """Call `on_evaluation` of each callback."""
         for callback in self._callbacks:
             callback.on_evaluation(view, metrics)
 
     def on_end(self, view: TrainingView) -> None:
-        """See `Callback`."""
+        """Call `on_end` of each callback."""
         for callback in self._callbacks:
             callback.on_end(view)

@@ -1,4 +1,4 @@
-"""Evaluating a model on the validation data of all workers."""
+"""Evaluation of a model on the validation data of all workers."""
 
 import contextlib
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ Autocast = Callable[[], contextlib.AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class Scores:
-    """The outcome of an evaluation: metrics by name (with the loss), and the number of rows."""
+    """Result of an evaluation: metrics by name (with the loss), and the number of rows."""
 
     metrics: dict[str, float]
     rows: int
@@ -38,14 +38,14 @@ def evaluate(
     autocast: Autocast = contextlib.nullcontext,
     device: torch.device = CPU,
 ) -> Scores:
-    """Metrics over the rows of all workers; the model is left in the mode it was in."""
+    """Return metrics over the rows of all workers; the model's training mode does not change."""
     totals = accumulate(model, batches, binder, loss, metrics, autocast, device)
     loss_sum, rows = group.sum(totals).tolist()
     return scores(loss_sum if loss else None, int(rows), metrics.results(group))
 
 
 def scores(loss_sum: float | None, rows: int, metrics: dict[str, float]) -> Scores:
-    """The outcome of an evaluation from its sums; None if there is no loss."""
+    """Return the result of an evaluation from its sums. `loss_sum` is None without a loss."""
     if not rows:
         raise DataError("the validation data has no rows")
     values = {} if loss_sum is None else {"loss": loss_sum / rows}
@@ -61,7 +61,7 @@ def accumulate(
     autocast: Autocast = contextlib.nullcontext,
     device: torch.device = CPU,
 ) -> torch.Tensor:
-    """Count batches in `metrics`; the sum of loss x rows, and the rows (float64 [2])."""
+    """Add batches to `metrics`; return the sum of loss x rows and the rows (float64 [2])."""
     training = model.training
     model.eval()
     totals = torch.zeros(2, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Whether bf16 is worth it on this CPU."""
+"""A measurement of whether bf16 is worthwhile on this CPU."""
 
 import time
 
@@ -11,10 +11,10 @@ _TOO_SLOW = 2.0
 
 
 def bf16_slowdown() -> float:
-    """How much longer a product of matrices takes in bf16 than in fp32, on this CPU."""
+    """Return how many times longer a matrix product takes in bf16 than in fp32 on this CPU."""
     halves, floats = (torch.ones(_SIZE, _SIZE, dtype=d) for d in (torch.bfloat16, torch.float32))
     threads = torch.get_num_threads()
-    # One thread's own time does not depend on what else the machine does.
+    # A single thread's CPU time does not depend on other load of the machine.
     torch.set_num_threads(1)
     try:
         times = [(_seconds(halves), _seconds(floats)) for _ in range(_TIMES)]
@@ -24,7 +24,7 @@ def bf16_slowdown() -> float:
 
 
 def bf16_warning(slowdown: float) -> str | None:
-    """What to tell someone who asks for bf16 where it makes things slower."""
+    """Return a warning if bf16 makes training slower on this CPU, otherwise None."""
     if slowdown < _TOO_SLOW:
         return None
     return (

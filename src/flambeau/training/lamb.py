@@ -1,4 +1,4 @@
-"""LAMB (You et al. 2020): Adam whose step is as long as the weight that it changes."""
+"""LAMB (You et al. 2020): Adam with steps scaled to the norm of each weight."""
 
 import math
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class LAMB(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Make one step with the gradients that are there; return what `closure` gives."""
+        """Apply one step to all parameters with a gradient; return the result of `closure`."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -64,7 +64,7 @@ class LAMB(Optimizer):
         torch._foreach_addcmul_(squares, grads, grads, 1.0 - second)
         roots = torch._foreach_sqrt(squares)
         if group["bias_correction"]:
-            # Parameters that got their first gradient later are behind in steps.
+            # Parameters that got their first gradient later have made fewer steps.
             counts = [float(step) for step in steps]
             torch._foreach_div_(roots, [math.sqrt(1.0 - second**count) for count in counts])
             torch._foreach_add_(roots, group["eps"])

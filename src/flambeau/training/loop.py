@@ -1,4 +1,4 @@
-"""The training loop of one worker."""
+"""The training loop of one planned worker."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -24,14 +24,14 @@ Item = TypeVar("Item")
 
 @final
 class Peeking(Iterator[Item], Generic[Item]):
-    """The items of another iterator."""
+    """Iterator over the items of another one that can look one item ahead."""
 
     def __init__(self, source: Iterator[Item]) -> None:
         self._source = source
         self._waiting: list[Item] = []
 
     def peek(self) -> Item | None:
-        """The item that `next` will give, or None at the end."""
+        """Return the item that `next` will return, or None at the end."""
         if not self._waiting:
             self._waiting.extend(item for item in [next(self._source, None)] if item is not None)
         return self._waiting[0] if self._waiting else None
@@ -45,9 +45,9 @@ Status = Literal["finished", "stopped"]
 
 @final
 class Trainer:
-    """Runs epochs and steps, and decides after each step what is due.
+    """Trainer that runs epochs and steps, and decides after each step what is due.
 
-    Every decision follows from numbers that all workers share, so all take the same one.
+    Every decision follows from numbers that all workers share, so all workers decide alike.
     """
 
     def __init__(
@@ -72,27 +72,27 @@ class Trainer:
 
     @property
     def strategy(self) -> Strategy:
-        """How replicas agree."""
+        """This worker's strategy."""
         return self._parts.strategy
 
     @property
     def optimizers(self) -> dict[str, Optimizer]:
-        """The dense optimizers by name."""
+        """Dense optimizers by name."""
         return self._parts.optimizers
 
     @property
     def steps_total(self) -> int | None:
-        """Steps of the whole training, where that can be known."""
+        """Number of steps of the whole training, None if it cannot be known."""
         return total_steps(self._settings, self._loader, self.position)
 
     def run(self) -> Status:
-        """Train to the end, or until a stop is agreed on; the last state is saved."""
+        """Train to the end, or until all agree to stop, and save the last state."""
         parts = self._parts
         parts.model.train()
         parts.view.step, parts.view.epoch = self.position.step, self.position.epoch
         if self.position.step:
             self.milestones.restored()
-        # A run that early stopping had ended does not train on when it is started again.
+        # A run that ended by early stopping does not continue training when it is restarted.
         self._stop = self.milestones.finished_early
         parts.callbacks.on_start(parts.view)
         self._beat_time = time.perf_counter()
@@ -109,7 +109,7 @@ class Trainer:
     def _over(self) -> bool:
         done = self.position.epoch >= self._settings.epochs
         limit = self._settings.max_steps
-        # All end at the same step: whoever was left behind gets there first.
+        # All stop at the same step: a worker that was left behind first catches up with it.
         stop = self._stop and not self._left_behind()
         return done or stop or (limit is not None and self.position.step >= limit)
 
@@ -125,7 +125,7 @@ class Trainer:
             self._end_epoch()
 
     def _steps(self, steps: Peeking[StepRows]) -> bool:
-        """Train on the steps of an epoch; whether it came to its end."""
+        """Train on the steps of an epoch; return whether the epoch was completed."""
         started = time.perf_counter()
         while True:
             item = next(steps, None)
@@ -152,12 +152,12 @@ class Trainer:
                 return False
 
     def _left_behind(self) -> bool:
-        """Whether the others have made this step already, without waiting for this worker."""
+        """Return whether the others have made this step already, without this worker."""
         done = self._parts.strategy.steps_done
         return done is not None and done > self.position.step
 
     def _catch_up(self, all_rows: int, left_out: int) -> None:
-        """Pass over a step that was made without this worker."""
+        """Skip a step that was made without this worker."""
         parts, position = self._parts, self.position
         for schedule in parts.schedules.values():
             schedule.step()
@@ -170,9 +170,9 @@ class Trainer:
         strategy.look_ahead(batch, following.batch if following is not None else None)
 
     def _agree_on_rows(self, item: StepRows | None) -> tuple[int, int, int]:
-        """The rows of this worker and of all in this step, and those that all leave out of it.
+        """Return the rows of this step on this worker and on all, and those that all leave out.
 
-        All 0: the epoch is over.
+        All are 0 when the epoch is over.
         """
         batch = item.batch if item is not None else None
         rows, left_out = (batch.size, batch.left_out) if batch is not None else (0, 0)
@@ -196,7 +196,7 @@ class Trainer:
         return loss
 
     def _train_without_rows(self, share: StepShare) -> float:
-        """Take part in the exchange without rows, or with the last batch once more at weight 0."""
+        """Take part in a step without rows, or repeat the last batch with weight 0."""
         parts = self._parts
         if parts.strategy.sit_out(share):
             return 0.0
@@ -224,14 +224,14 @@ class Trainer:
             self._beat()
 
     def _agree_on_stop(self) -> None:
-        """Stop if a callback of any worker wants to; called wherever callbacks were."""
+        """Stop if a callback of any worker requests it; called wherever callbacks were."""
         agreed = self._pulse.stop_agreed(self._parts.view.stopping)
         # After the last step there is nothing to stop: the training is finished.
         ahead = self.steps_total is None or self.position.step < self.steps_total
         self._stop = self._stop or self._parts.strategy.stop or (agreed and ahead)
 
     def _meet_if_due(self) -> None:
-        """Evaluate and save with all others, who wait for a worker that was left behind."""
+        """Evaluate and save if due; the other workers wait for one that was left behind."""
         settings, step = self._settings, self.position.step
         if _due(settings.evaluation.every_steps, step):
             self._evaluate()
@@ -259,7 +259,7 @@ class Trainer:
         self._stop = self._stop or self.milestones.finished_early
 
     def _beat(self) -> None:
-        """Compare notes with the other workers, and tell the observers."""
+        """Exchange sums with the other workers, and report progress."""
         parts = self._parts
         wants = self._stop_requested() or parts.view.stopping
         waiting = parts.strategy.communication_seconds()
@@ -285,7 +285,7 @@ class Trainer:
 
 
 def total_steps(settings: JobSettings, loader: Loader, position: Position) -> int | None:
-    """Steps of the whole training, done and to come; None if only its end will tell."""
+    """Return the steps of the whole training, done and to come; None if it is unknown."""
     whole = loader.steps()
     if whole is None:
         return settings.max_steps

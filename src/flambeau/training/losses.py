@@ -1,8 +1,8 @@
-"""The number that training makes smaller.
+"""Losses: the number that training minimises.
 
-However a loss is given, its value for a batch is the sum of weight x loss over the rows, divided by
-the number of rows. Dividing by the sum of weights instead would make the result depend on how rows
-are spread over workers; this way N workers give exactly what one gives.
+Whatever form a loss is given in, its value for a batch is the sum of weight x loss over the rows,
+divided by the number of rows. Dividing by the sum of weights instead would make the result depend
+on how rows are spread over workers; this way N workers compute exactly what one computes.
 """
 
 from abc import ABC, abstractmethod
@@ -22,23 +22,23 @@ from flambeau.errors import ConfigError, DataError, ModelError
 LossSetting = str | Callable[..., Any] | Mapping[str, str | Callable[..., Any]] | None
 
 
-#: The loss of models that give logits [rows, rows]: each row's own item is the right one.
+#: The loss of models that return logits [rows, rows]: each row's own item is the target.
 IN_BATCH = "in_batch_softmax"
 
 
 class Loss(ABC):
-    """The loss of a batch; `name` is None for the user's own."""
+    """Loss of a batch; `name` is None for the user's own."""
 
     name: str | None = None
 
     @abstractmethod
     def __call__(self, output: Any, batch: Batch, label: Any, weight: Tensor | None) -> Tensor:
-        """The loss as a scalar. Rows whose label is NaN count 0, and still count as rows."""
+        """Return the loss as a scalar. Rows whose label is NaN add 0, and still count as rows."""
 
 
 @final
 class NamedLoss(Loss):
-    """One of the losses known by name."""
+    """Loss that is given by its name."""
 
     def __init__(self, name: str) -> None:
         if name not in _NAMED:
@@ -52,18 +52,18 @@ class NamedLoss(Loss):
         return _total(self.per_row(_tensor(output, self.name), _label(label, self.name)), weight)
 
     def per_row(self, output: Tensor, label: Tensor) -> Tensor:
-        """The loss of each row: [rows]; the mean where a row has several labels."""
+        """Return the loss of each row [rows]; the mean where a row has several labels."""
         return self._function(self.name, _full_precision(output), label)
 
 
 @final
 class ModuleLoss(Loss):
-    """A torch loss, called as `loss(output, label)`.
+    """Torch loss, called as `loss(output, label)`.
 
-    Labels are brought to the shape and type that torch's losses expect. With `reduction="mean"`
-    torch averages: exact over workers unless the loss has class weights. Sample weights and
-    missing labels need `reduction="none"`. Losses of probabilities and values have our
-    `name` for them, by which metrics know that outputs are no logits.
+    Labels are converted to the shape and type that torch's losses expect. With `reduction="mean"`
+    torch averages: exact over workers unless the loss has class weights. Sample weights and missing
+    labels need `reduction="none"`. Losses of probabilities and values have our `name` for them, so
+    that metrics do not take outputs for logits.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -85,7 +85,7 @@ class ModuleLoss(Loss):
         return self._reduced(losses, batch, weight)
 
     def _check(self, output: Tensor, label: Tensor) -> None:
-        """Refuse labels that torch's own losses would compute nonsense or an index error from."""
+        """Raise for labels that would give torch's losses a wrong result or an index error."""
         name = type(self._module).__name__
         if isinstance(self._module, nn.BCELoss | nn.BCEWithLogitsLoss):
             check_binary(name, label)
@@ -110,10 +110,10 @@ class ModuleLoss(Loss):
 
 @final
 class FunctionLoss(Loss):
-    """The user's `f(output, batch)`: a scalar, or the loss of each row [rows].
+    """User's `f(output, batch)`, which returns a scalar, or the loss of each row [rows].
 
-    Weights are applied to losses of rows; a function that gives a scalar weighs rows itself. A
-    function's attribute `outputs` names the loss whose outputs its model gives, for metrics.
+    Weights are applied to losses of rows; a function that returns a scalar weighs rows itself. A
+    function's attribute `outputs` names the loss whose outputs its model returns, for metrics.
     """
 
     def __init__(self, function: Callable[[Any, Batch], Tensor]) -> None:
@@ -128,9 +128,9 @@ class FunctionLoss(Loss):
 
 @final
 class TaskLosses(Loss):
-    """The sum of the losses of several tasks.
+    """Sum of the losses of several tasks.
 
-    The model gives `{task: output}`, or a tuple in the order of the labels.
+    The model returns `{task: output}`, or a tuple in the order of the labels.
     """
 
     def __init__(self, tasks: Mapping[str, Loss]) -> None:
@@ -152,7 +152,7 @@ class TaskLosses(Loss):
 
 @final
 class OutputLoss(Loss):
-    """The model's output is the loss."""
+    """Loss that the model itself returns as its output."""
 
     def __call__(self, output: Any, batch: Batch, label: Any, weight: Tensor | None) -> Tensor:
         if isinstance(output, Tensor) and output.ndim == 0:
@@ -164,7 +164,7 @@ class OutputLoss(Loss):
 
 
 def build_loss(setting: LossSetting) -> Loss:
-    """The loss for a name, a torch loss, `f(output, batch)`, `{task: loss}`, or none at all."""
+    """Build a loss from a name, a torch loss, `f(output, batch)`, `{task: loss}`, or None."""
     if setting is None:
         return OutputLoss()
     if isinstance(setting, str):
@@ -177,7 +177,7 @@ def build_loss(setting: LossSetting) -> Loss:
 
 
 def task_outputs(output: Any, label: Mapping[str, Any]) -> dict[str, Any]:
-    """The output of each task, from a dict or from a tuple in the order of the labels."""
+    """Return the output of each task, from a dict or from a tuple in the order of the labels."""
     if isinstance(output, Mapping) and set(label) <= set(output):
         return {task: output[task] for task in label}
     if isinstance(output, tuple | list) and len(output) == len(label):
@@ -194,9 +194,9 @@ def task_outputs(output: Any, label: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_batch_label(output: Any, label: Any) -> Tensor:
-    """Which column is the right one for each row of logits [rows, rows]: its own.
+    """Return the target column for each row of logits [rows, rows]: its own.
 
-    Rows whose label is 0 or missing have no right one (NaN): they are only others' negatives.
+    Rows whose label is 0 or missing have no target (NaN): they are only negatives of others.
     """
     output = _tensor(output, IN_BATCH)
     if output.ndim != 2 or output.shape[0] != output.shape[1]:
@@ -223,7 +223,7 @@ def _in_batch(name: str, output: Tensor, label: Tensor) -> Tensor:
 def _elementwise(
     function: Callable[..., Tensor],
 ) -> Callable[[str, Tensor, Tensor], Tensor]:
-    """The loss of each row from one of each element."""
+    """Return a function of the loss per row, from one of the loss per element."""
 
     def per_row(name: str, output: Tensor, label: Tensor) -> Tensor:
         label = _aligned(output, label)
@@ -253,7 +253,7 @@ def _bce_prob(output: Tensor, label: Tensor, reduction: str) -> Tensor:
 
 
 def _classwise(function: Callable[..., Tensor]) -> Callable[[str, Tensor, Tensor], Tensor]:
-    """The loss of each row from outputs of [rows, classes] and integer labels."""
+    """Return a function of the loss per row, from outputs [rows, classes] and integer labels."""
 
     def per_row(name: str, output: Tensor, label: Tensor) -> Tensor:
         label = _flat(label)
@@ -282,7 +282,7 @@ _NAMED: dict[str, Callable[[str, Tensor, Tensor], Tensor]] = {
 }
 
 
-# Others of torch's losses take logits, which is what metrics expect without a name.
+# Torch's other losses take logits, which is what metrics expect without a name.
 _NAMES_OF_TORCH: dict[type[nn.Module], str] = {
     nn.BCELoss: "bce_prob",
     nn.MSELoss: "mse",
@@ -292,7 +292,7 @@ _NAMES_OF_TORCH: dict[type[nn.Module], str] = {
 
 
 def _aligned(output: Tensor, label: Tensor) -> Tensor:
-    """Labels of [rows, 1] for outputs of [rows, 1]; otherwise without that last dimension."""
+    """Return labels as [rows, 1] for outputs of [rows, 1]; otherwise without the last dimension."""
     if label.shape == output.shape:
         return label
     return label.unsqueeze(-1) if output.shape == (*label.shape, 1) else _flat(label)
@@ -303,7 +303,7 @@ def _flat(label: Tensor) -> Tensor:
 
 
 def _typed(output: Tensor, label: Tensor) -> Tensor:
-    """Labels as torch's losses take them: values in the output's type, classes in int64."""
+    """Return labels as torch's losses take them: values in the output's type, classes in int64."""
     if label.shape == output.shape:
         return label.to(output.dtype)
     return label.to(torch.int64) if label.shape == _without_classes(output) else label
@@ -318,7 +318,7 @@ def _without_classes(output: Tensor) -> torch.Size:
 
 
 def _without_nan(label: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Labels with 0 for NaN, and where that was; None for integers, which are never missing."""
+    """Return labels with 0 for NaN, and a mask of NaN; the mask is None for integers."""
     if not label.is_floating_point():
         return label, None
     missing = label.isnan()
@@ -326,7 +326,7 @@ def _without_nan(label: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def check_binary(name: str, label: Tensor) -> None:
-    """Refuse labels that are not 0, 1 or between them."""
+    """Raise `DataError` unless labels are 0, 1 or between them."""
     _check_range(name, label, 1, "labels are 0 and 1, or between them")
 
 
@@ -356,7 +356,7 @@ def _per_row(losses: Tensor) -> Tensor:
 
 
 def _total(losses: Tensor, weight: Tensor | None) -> Tensor:
-    """The sum over rows divided by their number; 0 for an empty batch."""
+    """Return the sum over rows divided by their number; 0 for an empty batch."""
     if not len(losses):
         return losses.sum()
     return (losses if weight is None else losses * weight.reshape(-1).to(losses.dtype)).mean()

@@ -22,7 +22,7 @@ class _Array(msgspec.Struct):
 
 @final
 class MetricSet:
-    """Named metrics; with several tasks each metric is kept by task, named `task/metric`."""
+    """Named metrics; with several tasks each task has its own, named `task/metric`."""
 
     def __init__(self, names: Sequence[str], loss: Loss | None, exact_rows: int) -> None:
         self._names, self._loss, self._exact_rows = names, loss, exact_rows
@@ -32,11 +32,11 @@ class MetricSet:
     def update(
         self, output: Any, label: Label, weight: Tensor | None, group: GroupColumn | None
     ) -> None:
-        """Count one batch."""
+        """Add one batch."""
         if self._loss is not None and self._loss.name == IN_BATCH and self._single:
             label = in_batch_label(output, label)
             if len(label) < 2:
-                return  # one item alone is always the first
+                return  # a single item always ranks first
         if not self._single or label is None:
             return
         if isinstance(label, dict):
@@ -54,7 +54,7 @@ class MetricSet:
             metric.update(output, label, weight, group)
 
     def results(self, group: Group) -> dict[str, float]:
-        """The value of every metric over the rows of all workers."""
+        """Return the value of every metric over the rows of all workers."""
         gathered = [_decode(data) for data in group.gather(self.state())]
         self._prepare(sorted({name for states in gathered for name in states}))
         for name, metric in self._named().items():
@@ -62,12 +62,12 @@ class MetricSet:
         return self.values()
 
     def state(self) -> bytes:
-        """What was counted, for `add` in another process."""
+        """Return the accumulated state, for `add` in another process."""
         own = {name: _pack(metric.state()) for name, metric in self._named().items()}
         return msgspec.msgpack.encode(own)
 
     def add(self, state: bytes) -> None:
-        """Count what another process has counted."""
+        """Add the state of another process."""
         states = _decode(state)
         self._prepare(list(states))
         for name, metric in self._named().items():
@@ -75,7 +75,7 @@ class MetricSet:
                 metric.add(_unpack(states[name]))
 
     def values(self) -> dict[str, float]:
-        """The value of every metric over the rows that were counted here."""
+        """Return the value of every metric over the rows that were added here."""
         return {name: metric.compute() for name, metric in self._named().items()}
 
     def _build(self, loss: Loss | None) -> dict[str, Metric]:
@@ -98,7 +98,7 @@ class MetricSet:
         }
 
     def _prepare(self, names: Sequence[str]) -> None:
-        """A worker without rows has not seen the tasks yet."""
+        """Create the metrics of tasks that this worker, without rows, has not seen yet."""
         for name in names:
             if "/" in name:
                 self._task(name.rsplit("/", 1)[0])

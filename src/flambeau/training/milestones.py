@@ -1,4 +1,4 @@
-"""Evaluations and checkpoints of a training, and what they lead to: the best, and an early end."""
+"""Evaluations and checkpoints of a training, the best metric, and early stopping."""
 
 import time
 from typing import Any, final
@@ -12,7 +12,7 @@ from flambeau.training.schedules import LearningRate
 
 @final
 class Milestones:
-    """What has been reached. All workers call the same methods at the same position."""
+    """Record of evaluations and checkpoints. All workers call it at the same positions."""
 
     def __init__(
         self, settings: JobSettings, parts: TrainingParts, position: Position, best: Best | None
@@ -29,22 +29,22 @@ class Milestones:
 
     @property
     def finished_early(self) -> bool:
-        """Whether the metric that early stopping watches is good enough, or no longer improves."""
+        """Whether the metric of early stopping reached its target, or no longer improves."""
         stopping, patience = self._stopping, self.patience
         if stopping is None or patience is None:
             return False
-        # What a resumed run evaluated before need not have the metric that is watched now.
+        # Evaluations before a run was resumed may lack the metric that is watched now.
         target = stopping.target if stopping.metric in self.metrics else None
         if target is not None and patience.reaches(target, self.metrics):
             return True
         return stopping.limit is not None and patience.stale >= stopping.limit
 
     def restored(self) -> None:
-        """This position is in a checkpoint already."""
+        """Note that the current position is in a checkpoint already."""
         self._saved = self._state_to_save()
 
     def evaluate(self) -> None:
-        """Evaluate, unless that has been done here; a new best is saved."""
+        """Evaluate, unless this step has been evaluated; save a new best."""
         parts, position = self._parts, self.position
         if parts.evaluate is None or self._is_evaluated():
             return
@@ -66,7 +66,7 @@ class Milestones:
         self._judge(scores.metrics)
 
     def checkpoint(self, *, best: bool = False) -> None:
-        """Save, unless that has been done here."""
+        """Save a checkpoint, unless this state has been saved."""
         state = self._state_to_save()
         if self._saved == state and not best:
             return
@@ -75,7 +75,7 @@ class Milestones:
         self._parts.saving.save(self.metrics if self._is_evaluated() else {}, best=best)
 
     def dump(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the state as plain values."""
         return {
             "best": self.best.dump() if self.best else None,
             "patience": self.patience.dump() if self.patience else None,
@@ -86,7 +86,7 @@ class Milestones:
         }
 
     def load(self, values: dict[str, Any]) -> None:
-        """Go on from a dump."""
+        """Restore the state from a dump."""
         self.metrics, self.history = values["metrics"], values["history"]
         if self.best is not None and values["best"] is not None:
             self.best.load(values["best"])
@@ -96,23 +96,23 @@ class Milestones:
             if name in values.get("watching", {}):
                 schedule.load_state_dict(values["watching"][name])
         if "saved" in values:
-            # One that takes a lost worker's place must save when the others do, and only then.
+            # A replacement worker must save when the others do, and only then.
             self._saved = values["saved"] and (values["saved"][0], values["saved"][1])
 
     def _is_evaluated(self) -> bool:
-        """Whether this very step has been evaluated, perhaps before the run was resumed."""
+        """Return whether this step has been evaluated, possibly before the run was resumed."""
         return bool(self.history) and self.history[-1]["step"] == self.position.step
 
     def _state_to_save(self) -> tuple[int, bool]:
-        """What makes a checkpoint worth writing: a new step, or metrics of the same one."""
+        """Return what makes a checkpoint worth writing: a new step, or metrics of the same one."""
         return self.position.step, self._is_evaluated()
 
     def _watching(self) -> dict[str, LearningRate]:
-        """The schedules that evaluations change."""
+        """Return the schedules that depend on evaluations."""
         return {name: each for name, each in self._parts.schedules.items() if each.watches}
 
     def _judge(self, metrics: dict[str, float]) -> None:
-        # Before anything is saved: a resumed run does not evaluate this step again.
+        # First update the state that is saved: a resumed run does not evaluate this step again.
         for schedule in self._watching().values():
             schedule.evaluated(metrics)
         if self.patience is not None:

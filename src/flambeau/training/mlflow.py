@@ -1,4 +1,4 @@
-"""A run's settings, metrics and weights in MLflow."""
+"""A callback that logs a run's settings, metrics and weights to MLflow."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from flambeau.errors import MissingDependencyError
 from flambeau.training.callbacks import Callback, TrainingView
 
 DEFAULT_EXPERIMENT = "Default"
-#: In the run directory: which MLflow run this is, so that a restart or resume goes on with it.
+#: File in the run directory with the MLflow run, which a restarted or resumed run continues.
 RUN_FILE = "mlflow.json"
 
 _MOST_PARAMS = 100
@@ -25,12 +25,12 @@ _ILLEGAL = re.compile(r"[^\w\-. :/]")
 
 @final
 class MLflow(Callback):
-    """Logs to MLflow, on the first worker only.
+    """Callback that logs to MLflow, on the first worker only.
 
     Parameters are the job's settings, by their path (`optimizer.args.lr`); metrics are `train/loss`
     (this worker's) every `loss_every` steps, and `valid/<name>` of each evaluation. `log_model`
     uploads the last weights as `model/weights.safetensors`. Without `tracking_uri`, MLflow's own
-    configuration decides; `run_name` is that of the run directory if not given.
+    configuration decides; `run_name` defaults to that of the run directory.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class MLflow(Callback):
         self._run_id = ""
 
     def on_start(self, view: TrainingView) -> None:
-        """Begin an MLflow run, or go on with the one of this run directory."""
+        """Start an MLflow run, or resume the one of this run directory."""
         if not view.first:
             return
         self._client = _open_client(self._tracking_uri)
@@ -64,7 +64,7 @@ class MLflow(Callback):
         known.write_text(json.dumps({"run_id": self._run_id}))
 
     def on_step_end(self, view: TrainingView) -> None:
-        """Log the loss, now and then."""
+        """Log the loss every `loss_every` steps."""
         if view.step % self._loss_every == 0:
             self._log_metrics({"train/loss": view.loss}, view.step)
 
@@ -73,7 +73,7 @@ class MLflow(Callback):
         self._log_metrics({f"valid/{name}": value for name, value in metrics.items()}, view.step)
 
     def on_end(self, view: TrainingView) -> None:
-        """Upload the weights if asked to, and end the MLflow run."""
+        """Upload the weights if requested, and end the MLflow run."""
         if self._client is None:
             return
         if self._log_model:
@@ -115,7 +115,7 @@ class MLflow(Callback):
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """`{"a": {"b": 1}}` as `("a.b", "1")`; what is not set is left out."""
+    """Yield `{"a": {"b": 1}}` as `("a.b", "1")`, without empty values."""
     for key, value in settings.items():
         name = f"{prefix}{_legal(str(key))}"
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Dense optimizers from their settings."""
+"""Dense optimizers, built from their settings."""
 
 import inspect
 import math
@@ -36,10 +36,10 @@ _EXCLUDES_FUSED = {
 def build_optimizers(
     setting: OptimizerSetting, model: nn.Module, load_code: LoadCode
 ) -> dict[str, Optimizer]:
-    """Optimizers by name: one named `""`, or one per entry of `{submodule: setting}`.
+    """Build optimizers by name: one named `""`, or one per entry of `{submodule: setting}`.
 
-    They take the parameters that require gradients. `groups` patterns are matched with the names
-    of `model.named_parameters()`; the first that matches decides.
+    They get the parameters that require gradients. `groups` patterns are matched with the names of
+    `model.named_parameters()`; the first match decides.
     """
     if not isinstance(setting, Mapping):
         parameters = _trainable(model, "", may_be_none=has_tables(model))
@@ -53,9 +53,9 @@ def build_optimizers(
 
 
 def optimizer_class(setting: OptimizerSetting, load_code: LoadCode) -> Callable[..., Any]:
-    """What builds an optimizer from parameter groups that have all their options.
+    """Return a function that builds an optimizer from parameter groups with all options.
 
-    A function of the user's is asked once, with a parameter of no use, for the kind it makes.
+    A user's function is called once, with a dummy parameter, to learn the class it builds.
     """
     assert not isinstance(setting, Mapping)
     if isinstance(setting, CodeRef):
@@ -65,9 +65,9 @@ def optimizer_class(setting: OptimizerSetting, load_code: LoadCode) -> Callable[
 
 
 def scale_learning_rates(optimizers: Mapping[str, Optimizer], workers: int, mode: str) -> None:
-    """Multiply all learning rates by `workers` ("linear") or its root ("sqrt"), or not ("none").
+    """Multiply all learning rates by `workers` ("linear"), its root ("sqrt"), or 1 ("none").
 
-    To be done before schedules are built, which take the learning rate as they find it.
+    Call it before schedules are built, which use the learning rate they find.
     """
     factor = {"none": 1.0, "linear": float(workers), "sqrt": math.sqrt(workers)}[mode]
     for optimizer in optimizers.values():
@@ -81,7 +81,7 @@ def _trainable(module: nn.Module, name: str, *, may_be_none: bool = False) -> _N
         prefix + key: value for key, value in module.named_parameters() if value.requires_grad
     }
     if not parameters and may_be_none:
-        # Its tables have optimizers of their own; schedules need one to hold on to.
+        # Its tables have optimizers of their own; schedules need a dense one to attach to.
         return {"": nn.Parameter(torch.empty(0))}
     if not parameters:
         where = f"submodule '{name}'" if name else "the model"
@@ -101,7 +101,7 @@ def _submodule(model: nn.Module, name: str) -> nn.Module:
 
 
 def _check_complete(model: nn.Module, parts: Mapping[str, _Named]) -> None:
-    """A parameter that no optimizer has would silently stay as it is."""
+    """Raise `ModelError` for a parameter without optimizer, which would silently not be trained."""
     taken = {id(value) for part in parts.values() for value in part.values()}
     left = [name for name, value in _trainable(model, "").items() if id(value) not in taken]
     if left:
@@ -173,7 +173,7 @@ def _grouped(spec: OptimizerSpec, parameters: _Named) -> list[dict[str, Any]]:
 
 
 def _can_fuse(kind: object, spec: OptimizerSpec, parameters: _Named) -> bool:
-    """Whether torch's one-pass CPU kernels apply: the same result in about half the time."""
+    """Return whether torch's fused CPU kernels apply: the same result in about half the time."""
     given = {*spec.args, *(key for args in spec.groups.values() for key in args)}
     return (
         kind in _FUSED
@@ -195,7 +195,7 @@ def _start_momentum(optimizer: Optimizer) -> None:
 
 
 def _has_sparse_gradients(model: nn.Module) -> bool:
-    """The fused kernels refuse sparse gradients, which the plain SGD and Adagrad take."""
+    """Return whether a module has sparse gradients, which the fused kernels do not support."""
     return any(getattr(module, "sparse", False) is True for module in model.modules())
 
 

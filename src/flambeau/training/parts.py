@@ -1,4 +1,4 @@
-"""What the training loops put in motion."""
+"""The parts of a worker's training that its loop uses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from flambeau.training.step import Step
 
 
 class Saving(Protocol):
-    """Writes checkpoints. A seam: what is in them is known to the worker role alone."""
+    """Writer of checkpoints. A seam: only the worker role defines their contents."""
 
     def save(self, metrics: dict[str, float], *, best: bool) -> None:
         """Begin to write a checkpoint of the current state. Called on every worker."""
@@ -25,7 +25,7 @@ class Saving(Protocol):
 
 @dataclass
 class TrainingParts:
-    """The parts of one worker's training; built by the worker role, used by either loop."""
+    """Parts of one worker's training; built by the worker role, used by either loop."""
 
     model: nn.Module
     optimizers: dict[str, Optimizer]

@@ -1,4 +1,4 @@
-"""Where a training is: in steps, epochs and rows."""
+"""The position of a training in steps, epochs and rows."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 
 @dataclass
 class Position:
-    """How far the training has come. `step` is the number of updates that have been made.
+    """Progress of the training. `step` is the number of updates made so far.
 
     `start_row` is the row of the epoch's order at which the epoch was (re)entered: 0, unless a run
-    went on with another number of workers in the middle of an epoch. `rows` counts every row of
-    an epoch once; `repeated` those that were applied once more because an epoch started again,
-    `dropped` those whose gradients were left out, and `left_out` those not trained on at all.
+    resumed with another number of workers in the middle of an epoch. `rows` counts every row of an
+    epoch once; `repeated` counts rows that were applied again because an epoch started again,
+    `dropped` those whose gradients were dropped, and `left_out` those not trained on at all.
     """
 
     step: int = 0
@@ -26,7 +26,7 @@ class Position:
     left_out_in_epoch: int = 0
 
     def advance(self, rows: int, left_out: int = 0) -> None:
-        """One update for `rows` rows over all workers has been made, without `left_out` of them."""
+        """Count an update for `rows` rows over all workers, `left_out` of them not trained on."""
         self.step += 1
         self.step_in_epoch += 1
         self.rows += rows
@@ -36,18 +36,18 @@ class Position:
 
     @property
     def epoch_of_last_step(self) -> int:
-        """The epoch that the last update belongs to, also when that epoch is complete."""
+        """Epoch of the last update, also when that epoch is complete."""
         return max(0, self.epoch - 1) if self.step_in_epoch == 0 else self.epoch
 
     def next_epoch(self) -> None:
-        """The epoch is complete."""
+        """Move on to the next epoch."""
         self.epoch += 1
         self.step_in_epoch = self.start_row = self.rows_in_epoch = self.left_out_in_epoch = 0
 
     def change_workers(self, *, by_row: bool) -> None:
-        """Go on with another number of workers (or another batch size).
+        """Adapt to another number of workers (or another batch size) after a resume.
 
-        Data with row numbers goes on at the exact row; other data starts its epoch again.
+        Data with row numbers continues at the exact row; other data starts its epoch again.
         """
         if by_row:
             self.start_row += self.rows_in_epoch
@@ -58,5 +58,5 @@ class Position:
         self.rows_in_epoch = self.step_in_epoch = self.left_out_in_epoch = 0
 
     def dump(self) -> dict[str, Any]:
-        """As plain values, for a checkpoint."""
+        """Return the position as plain values, for a checkpoint."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""Tracing some steps with torch.profiler into the run's TensorBoard folder."""
+"""A callback that traces steps with torch.profiler into the run's TensorBoard folder."""
 
 from pathlib import Path
 from typing import Any, final
@@ -10,14 +10,14 @@ from flambeau.training.callbacks import Callback, TrainingView
 
 @final
 class Profiler(Callback):
-    """Traces steps `first` to `last` (not included) on every worker."""
+    """Callback that traces steps `first` to `last` (not included) on every worker."""
 
     def __init__(self, first: int, last: int, directory: Path) -> None:
         self._first, self._last, self._directory = first, last, directory
         self._profile: Any = None
 
     def on_start(self, view: TrainingView) -> None:
-        """Begin at once if the first step is to be traced."""
+        """Begin the trace if the first step is to be traced."""
         self._begin_if_due(view)
 
     def on_step_end(self, view: TrainingView) -> None:

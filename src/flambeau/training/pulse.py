@@ -1,7 +1,7 @@
-"""The moments at which all workers compare notes: loss, times, and whether to stop.
+"""Periodic exchanges between all workers: loss, times, and whether to stop.
 
-Comparing at every step would cost a small step dearly, and comparing every n steps would make a
-slow one deaf; so the next moment follows from how long the steps took, as agreed by all.
+An exchange at every step would be expensive for small steps, and one every n steps would react late
+when steps are slow; so the time of the next one follows from how long the steps took.
 """
 
 import math
@@ -22,38 +22,38 @@ MAX_STEPS = 1000
 
 @dataclass(frozen=True)
 class Beat:
-    """What all workers together did since the last beat, and whether to stop."""
+    """Sums of all workers since the last exchange, and whether to stop."""
 
     sums: StepSums
     stop: bool
 
 
 class Pulse(ABC):
-    """Collects numbers on this worker until they are due to be shared."""
+    """Collection of numbers on this worker until they are due to be shared."""
 
     def __init__(self) -> None:
         self._sums = StepSums()
 
     def add(self, loss: float, rows: int, seconds: float, data_seconds: float) -> None:
-        """Add one step of this worker; a step that was skipped has no loss."""
+        """Add one step of this worker; a step that was skipped has no loss (NaN)."""
         counted = not math.isnan(loss)
         self._sums += StepSums(
             loss * rows if counted else 0.0, rows if counted else 0, 1, seconds, data_seconds
         )
 
     def _take(self, communication: float) -> StepSums:
-        """Return the sums, and begin new ones; `communication` is the waiting of a recent step."""
+        """Return the sums, and reset them; `communication` is the waiting time of a recent step."""
         sums, self._sums = self._sums, StepSums()
         sums.waiting_seconds = communication * sums.steps
         return sums
 
     @abstractmethod
     def due(self, step: int) -> bool:
-        """Whether to call `agree` after this step."""
+        """Return whether to call `agree` after this step."""
 
     @abstractmethod
     def agree(self, step: int, *, stop: bool, communication: float) -> Beat:
-        """Share the numbers. A beat without rows is told by someone else."""
+        """Share the numbers. A beat without rows means that the coordinator reports progress."""
 
     @abstractmethod
     def stop_agreed(self, wanted: bool) -> bool:
@@ -62,7 +62,7 @@ class Pulse(ABC):
 
 @final
 class CollectivePulse(Pulse):
-    """All workers compare notes with each other, at the same steps.
+    """Exchange by a collective operation of all workers, at the same steps.
 
     With `callbacks`, which may stop the training at any step, they also exchange one number after
     every step.
@@ -74,11 +74,11 @@ class CollectivePulse(Pulse):
         self._due = step + 1
 
     def due(self, step: int) -> bool:
-        """The same answer on every worker."""
+        """Return whether an exchange is due, with the same answer on every worker."""
         return step >= self._due
 
     def agree(self, step: int, *, stop: bool, communication: float) -> Beat:
-        """Compare notes. Every worker gets the same answer."""
+        """Exchange the numbers. Every worker gets the same answer."""
         local = self._take(communication).numbers()
         vector = torch.tensor([*local, float(stop)], dtype=torch.float64)
         loss, rows, steps, *seconds, stops = self._group.sum(vector).tolist()
@@ -88,7 +88,7 @@ class CollectivePulse(Pulse):
         return Beat(sums, stop=stops > 0)
 
     def stop_agreed(self, wanted: bool) -> bool:
-        """Return the same answer on every worker."""
+        """Return whether any worker wants to stop, with the same answer on every worker."""
         if not self._callbacks:
             return False
         return bool(self._group.sum(torch.tensor([float(wanted)])).item())
@@ -96,10 +96,10 @@ class CollectivePulse(Pulse):
 
 @final
 class ReportedPulse(Pulse):
-    """Each worker tells the coordinator, which adds up; nobody waits for a slow one.
+    """Exchange by reports to the coordinator, so that no worker waits for a slow one.
 
-    `report` takes the fields of a `pulse` report, `want_stop` is called once when a worker's own
-    callback asks for an end. Whether to stop comes with the rounds.
+    `report` takes the fields of a `pulse` report; `want_stop` is called once when a worker's own
+    callback requests a stop. The answers to pushes confirm it.
     """
 
     def __init__(self, report: Callable[..., None], want_stop: Callable[[], None]) -> None:
@@ -109,18 +109,18 @@ class ReportedPulse(Pulse):
         self._asked = False
 
     def due(self, step: int) -> bool:
-        """At its own pace."""
+        """Return whether this worker's next report is due."""
         return time.perf_counter() >= self._due
 
     def agree(self, step: int, *, stop: bool, communication: float) -> Beat:
-        """Tell the coordinator."""
+        """Send the numbers to the coordinator."""
         self._due = time.perf_counter() + PULSE_SECONDS
         self.stop_agreed(stop)
         self._report(step=step, sums=self._take(communication).numbers())
         return Beat(StepSums(), stop=False)
 
     def stop_agreed(self, wanted: bool) -> bool:
-        """Ask the coordinator once; its answer comes with a round."""
+        """Request a stop once; the answer to a later push confirms it."""
         if wanted and not self._asked:
             self._asked = True
             self._want_stop()

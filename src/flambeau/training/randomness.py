@@ -24,7 +24,7 @@ def seed_all(*key: int) -> None:
 
 
 def save() -> bytes:
-    """The state of all generators of this process."""
+    """Return the state of all generators of this process."""
     cuda = torch.cuda.get_rng_state().numpy().tobytes() if torch.cuda.is_available() else None
     legacy: Any = np.random.get_state(legacy=True)
     name, keys, position, has_gauss, gauss = legacy
@@ -40,7 +40,7 @@ def save() -> bytes:
 
 
 def restore(state: bytes) -> None:
-    """Continue exactly where `save` was called."""
+    """Restore all generators to the state that `save` returned."""
     saved = msgspec.msgpack.decode(state, type=_Generators)
     torch.set_rng_state(_bytes_tensor(saved.torch))
     if saved.cuda is not None and torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""How well vectors find what they should among all items."""
+"""Retrieval metrics: how well vectors find the right items among all items."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from flambeau.data.jagged import Jagged, from_lists, from_rows
 from flambeau.errors import DataError
 
-#: Scores that are in memory at once.
+#: Number of scores in memory at once.
 _SCORES = 1 << 24
 _QUERIES = 1 << 10
 
@@ -23,13 +23,13 @@ def retrieval_metrics(
     *,
     seen: Truth | None = None,
 ) -> dict[str, float]:
-    """`recall@k` and `ndcg@k` of queries [n, d] that look for items [m, d] by product.
+    """Return `recall@k` and `ndcg@k` of queries [n, d] that rank items [m, d] by inner product.
 
-    `truth` says which items, by their places 0 to m - 1, are right for each query: one each ([n]),
-    a `Jagged` or lists. Queries without any are left out. Items that are `seen` (in the same form)
-    take no place in the ranking of their query, except those that are right. All items are
-    compared, in pieces: memory is bounded whatever n and m are. Use it with vectors of
-    `user_vectors` and `item_vectors`.
+    `truth` gives the right items for each query, by their positions 0 to m - 1: one each ([n]), a
+    `Jagged` or lists. Queries without any are left out. `seen` items (in the same form) are removed
+    from the ranking of their query, except those that are right. All items are compared, in pieces:
+    memory is bounded whatever n and m are. Use it with vectors of `user_vectors` and
+    `item_vectors`.
     """
     _check_vectors(queries, items)
     right = _places(truth, "truth", queries, items)
@@ -63,7 +63,7 @@ def _check_vectors(queries: Tensor, items: Tensor) -> None:
 
 
 def _places(given: Truth, name: str, queries: Tensor, items: Tensor) -> Jagged:
-    """The items that `given` names for each query, each once."""
+    """Return the items that `given` lists for each query, each once."""
     if isinstance(given, Tensor):
         given = from_rows(given)
     bags = given if isinstance(given, Jagged) else from_lists(given)
@@ -79,14 +79,14 @@ def _places(given: Truth, name: str, queries: Tensor, items: Tensor) -> Jagged:
 
 
 def _distinct(bags: Jagged, items: int) -> Jagged:
-    """The bags with each item once."""
+    """Return the bags with each item once."""
     pairs = torch.unique(bags.rows * items + bags.ids)
     lengths = torch.bincount(pairs // items, minlength=len(bags))
     return Jagged(pairs % items, torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]))
 
 
 def _without(seen: Jagged, right: Jagged) -> tuple[Tensor, Tensor]:
-    """The queries and places that are seen and not right, sorted by place. [pairs], [pairs]"""
+    """Return the queries and items that are seen and not right, by item. [pairs], [pairs]"""
     rows, places = seen.rows, seen.ids
     size = 1 + int(torch.cat([places, right.ids, places.new_zeros(1)]).max())
     hidden = ~torch.isin(rows * size + places, right.rows * size + right.ids)
@@ -97,9 +97,9 @@ def _without(seen: Jagged, right: Jagged) -> tuple[Tensor, Tensor]:
 def _nearest(
     queries: Tensor, items: Tensor, k: int, hidden: tuple[Tensor, Tensor] | None
 ) -> Tensor:
-    """The places of the `k` items with the highest products for each query. [n, k]
+    """Return the positions of the `k` items with the highest products for each query. [n, k]
 
-    The pairs of queries and places in `hidden` (sorted by place) come last.
+    The pairs of queries and items in `hidden` (sorted by item) come last.
     """
     best = queries.new_empty(len(queries), 0)
     places = torch.empty(len(queries), 0, dtype=torch.int64)
@@ -117,14 +117,14 @@ def _nearest(
 
 
 def _hits(found: Tensor, right: Jagged, items: int) -> Tensor:
-    """Which of the places found [n, k] are right. [n, k]"""
+    """Return which of the positions found [n, k] are right. [n, k]"""
     wanted = right.rows * items + right.ids
     given = torch.arange(len(found))[:, None] * items + found
     return torch.isin(given, wanted)
 
 
 def _recall_and_ndcg(hits: Tensor, right: Tensor, k: int) -> Tensor:
-    """The sums over queries with something right of recall and NDCG at `k`. [2]"""
+    """Return the sums of recall and NDCG at `k` over queries with right items. [2]"""
     asked = right > 0
     hits, right = hits[asked, :k].double(), right[asked]
     discounts = torch.arange(2, k + 2, dtype=torch.float64).log2().reciprocal()

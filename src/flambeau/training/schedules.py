@@ -1,4 +1,4 @@
-"""Learning rates over time, from their settings."""
+"""Learning rate schedules, built from their settings."""
 
 import inspect
 import math
@@ -21,39 +21,39 @@ LoadCode = Callable[[CodeRef], Any]
 
 
 class LearningRate(ABC):
-    """Sets an optimizer's learning rates as training goes on."""
+    """Schedule that sets an optimizer's learning rates during training."""
 
     @abstractmethod
     def step(self) -> None:
-        """To be called after each update of the weights."""
+        """Advance after an update of the weights."""
 
     @abstractmethod
     def epoch_end(self) -> None:
-        """To be called after the last update of each epoch."""
+        """Advance after the last update of an epoch."""
 
-    def evaluated(self, metrics: Mapping[str, float]) -> None:  # noqa: B027 - most need not know
-        """Take note of an evaluation; all workers call it with the same values."""
+    def evaluated(self, metrics: Mapping[str, float]) -> None:  # noqa: B027 - optional
+        """Advance after an evaluation; all workers call it with the same values."""
 
     @property
     def watches(self) -> bool:
-        """Whether evaluations change it."""
+        """Whether it depends on evaluations."""
         return False
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """The position, as JSON values (or tensors)."""
+        """Return the position, as JSON values (or tensors)."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a position; the optimizer's learning rates follow."""
+        """Restore a position and set the optimizer's learning rates."""
 
 
 @final
 class FactorSchedule(LearningRate):
-    """The optimizer's learning rates times `factor(updates, epochs)`.
+    """Optimizer's learning rates times `factor(updates, epochs)`.
 
-    Only the position is saved: a resumed run may scale its learning rates anew, for instance for
-    another number of workers.
+    Only the position is saved: a resumed run may scale its learning rates differently, for example
+    for another number of workers.
     """
 
     def __init__(self, optimizer: Optimizer, factor: Callable[[int, int], float]) -> None:
@@ -87,14 +87,14 @@ class FactorSchedule(LearningRate):
 
 @final
 class TorchSchedule(LearningRate):
-    """A torch scheduler, advanced after each update or epoch, or with each value of `metric`."""
+    """Torch scheduler, advanced after each update or epoch, or with each value of `metric`."""
 
     def __init__(
         self, scheduler: LRScheduler, *, per_epoch: bool = False, metric: str | None = None
     ) -> None:
         self._scheduler = scheduler
         self._per_epoch, self._metric = per_epoch, metric
-        # Where servers make the updates the optimizer makes none, which torch takes for a mistake.
+        # On servers the local optimizer makes no updates, which torch would warn about.
         scheduler.optimizer._opt_called = True  # type: ignore[attr-defined]
 
     def step(self) -> None:
@@ -118,7 +118,7 @@ class TorchSchedule(LearningRate):
         return {"scheduler": _plain(self._scheduler.state_dict()), "rates": rates}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        # What JSON cannot hold was not saved; this scheduler has it from its arguments.
+        # Values that JSON cannot hold were not saved; this scheduler has them from its arguments.
         self._scheduler.load_state_dict({**self._scheduler.state_dict(), **state["scheduler"]})
         groups = self._scheduler.optimizer.param_groups
         for group, rate in zip(groups, state["rates"], strict=True):
@@ -133,10 +133,10 @@ def build_schedule(
     load_code: LoadCode,
     metric: str | None = None,
 ) -> LearningRate:
-    """The schedule of one optimizer, which gets its first learning rate at once.
+    """Build the schedule of one optimizer, which sets its first learning rate at once.
 
-    `total_steps` and `steps_per_epoch` are None where the data does not tell its length, `metric`
-    (what to watch unless the setting says) where the workers do not evaluate.
+    `total_steps` and `steps_per_epoch` are None if the length of the data is unknown; `metric` (to
+    watch unless the setting names another) is None if the workers do not evaluate.
     """
     if isinstance(setting, CodeRef):
         made = _supported(load_code(setting)(optimizer), setting.name)
@@ -151,7 +151,7 @@ def build_schedule(
 
 
 def schedule_factor(setting: Schedule, total_steps: int | None) -> Callable[[int, int], float]:
-    """The factor on the learning rate after so many updates and epochs."""
+    """Return a function of updates and epochs that gives the factor on the learning rate."""
     shape = _step_factor(setting) if setting.kind == "step" else _decay(setting, total_steps)
     rise = 1.0 - setting.warmup_from
 
@@ -174,7 +174,7 @@ def _step_factor(setting: Schedule) -> Callable[[int, int], float]:
 
 
 def _decay(setting: Schedule, total_steps: int | None) -> Callable[[int, int], float]:
-    """From 1 at the start of the fall down to `end`, where it stays."""
+    """Return a factor that decays from 1 to `end` and stays there."""
     if setting.kind == "constant":
         return lambda updates, epochs: 1.0
     length = _decay_length(setting, total_steps)
@@ -253,7 +253,7 @@ def _watched(metric: str | None, chosen: str | None = None) -> str:
 
 
 def _check_mode(scheduler: ReduceLROnPlateau, metric: str) -> None:
-    """The user's function made it without knowing which metric it is to watch."""
+    """Raise `ConfigError` if a user's scheduler has the wrong mode for the watched metric."""
     better = "max" if is_higher_better(metric) else "min"
     if scheduler.mode != better:
         raise ConfigError(
@@ -267,7 +267,7 @@ def _check_mode(scheduler: ReduceLROnPlateau, metric: str) -> None:
 def _lengths(
     setting: Schedule, total_steps: int | None, steps_per_epoch: int | None
 ) -> dict[str, int]:
-    """The lengths that OneCycleLR and its like need, unless they are given."""
+    """Return the lengths that OneCycleLR and similar schedulers need, unless they are given."""
     if "epochs" in setting.args:
         name, value = "steps_per_epoch", steps_per_epoch
     else:
@@ -282,7 +282,7 @@ def _supported(scheduler: object, name: str) -> LRScheduler:
 
 
 def _plain(value: Any) -> Any:
-    """A scheduler's state without what JSON cannot hold (functions, dicts keyed by numbers)."""
+    """Return a scheduler's state without values JSON cannot hold (functions, number keys)."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items() if _is_plain(item)}
     if isinstance(value, list | tuple):

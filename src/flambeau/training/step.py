@@ -20,16 +20,16 @@ from flambeau.training.train_metrics import TrainMetrics
 
 
 class Step(ABC):
-    """Trains on one batch."""
+    """Training on one batch."""
 
     @abstractmethod
     def __call__(self, batch: Batch, share: float, number: int) -> float:
-        """Train on a batch whose gradient counts `share`; its mean loss (nan: not known)."""
+        """Train on a batch whose gradient is scaled by `share`; return the mean loss, or NaN."""
 
 
 @final
 class StandardStep(Step):
-    """Forward, loss, backward (in `accumulate` parts), update."""
+    """Built-in step: forward, loss and backward (in `accumulate` parts), then update."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class StandardStep(Step):
         self._strategy, self._autocast, self._accumulate = strategy, autocast, accumulate
 
     def __call__(self, batch: Batch, share: float, number: int) -> float:
-        """See `Step`. The loss is checked before it can spoil the weights."""
+        """Train on a batch; check the loss before it can make the weights NaN or infinite."""
         total = 0.0
         parts = self._parts(batch)
         for index, part in enumerate(parts):
@@ -87,7 +87,7 @@ class StandardStep(Step):
 
 @final
 class StepContext:
-    """What the user's own step gets: the model, its optimizers, and how to use them together."""
+    """Context of the user's own step: the model, its optimizers, and the strategy."""
 
     def __init__(
         self,
@@ -107,16 +107,16 @@ class StepContext:
         self._batch: Batch | None = None
 
     def begin(self, batch: Batch, share: float, number: int) -> None:
-        """Called before each step."""
+        """Set the batch and its share, before each step."""
         self._batch, self._share, self.step = batch, share, number
 
     def forward(self, batch: Batch) -> Any:
-        """The model's output for a batch, its columns bound as in the built-in step."""
+        """Return the model's output for a batch, its columns bound as in the built-in step."""
         positional, named = self._binder.arguments(batch)
         return self.model(*positional, **named)
 
     def label(self, batch: Batch) -> Label:
-        """The batch's label."""
+        """Return the batch's label."""
         return self._binder.label(batch)
 
     def backward(self, loss: Tensor) -> None:
@@ -132,7 +132,7 @@ class StepContext:
         self._strategy.update(optimizer)
 
     def zero_grad(self, optimizer: str = "") -> None:
-        """Forget gradients that another network's loss left behind."""
+        """Clear gradients that the loss of another network left."""
         self.optimizers[optimizer].zero_grad(set_to_none=True)
 
     def log(self, **values: float) -> None:
@@ -142,13 +142,13 @@ class StepContext:
 
 @final
 class OwnStep(Step):
-    """Calls the user's `f(ctx, batch)`; what it returns, if anything, is shown as the loss."""
+    """Step that calls the user's `f(ctx, batch)`; its result, if any, is shown as the loss."""
 
     def __init__(self, function: Callable[[StepContext, Batch], Any], context: StepContext) -> None:
         self._function, self._context = function, context
 
     def __call__(self, batch: Batch, share: float, number: int) -> float:
-        """See `Step`."""
+        """Call the user's step for a batch; return its loss, or NaN if it returns none."""
         self._context.begin(batch, share, number)
         result = self._function(self._context, batch)
         if result is None:
@@ -165,9 +165,9 @@ class OwnStep(Step):
 def not_finite(
     value: float, batch: Batch, step: int, stacks: Mapping[str, Sequence[str]]
 ) -> Exception:
-    """Return an error that says where a loss turned bad, and in which column of the data.
+    """Return an error that names where a loss became infinite or NaN, and the column at fault.
 
-    `stacks` are the columns of which inputs of the model are made.
+    `stacks` are the columns that make up each input of the model.
     """
     where = f"the loss is {value} at step {step} of epoch {batch.epoch}"
     for name, column in batch.columns.items():

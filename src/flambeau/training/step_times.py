@@ -1,4 +1,4 @@
-"""Where the time of a worker's steps went."""
+"""A breakdown of the time of a worker's steps."""
 
 from collections.abc import Callable
 from typing import final
@@ -8,7 +8,7 @@ from flambeau.strategies.base import TableSeconds
 
 @final
 class StepTimes:
-    """Adds up the parts of all steps; `table_seconds` as a `Strategy` has it."""
+    """Sums over the parts of all steps; `table_seconds` is that of the `Strategy`."""
 
     def __init__(self, table_seconds: Callable[[], TableSeconds]) -> None:
         self._table_seconds = table_seconds
@@ -17,11 +17,11 @@ class StepTimes:
         self._all = self._data = self._sparse = self._wait = 0.0
 
     def begin(self) -> None:
-        """The rows of a step are there."""
+        """Mark the start of a step, when its rows have arrived."""
         self._before = self._table_seconds()
 
     def end(self, seconds: float, data_seconds: float) -> None:
-        """The step that `begin` began took so long, the time until its rows were there included."""
+        """Add the step: its duration `seconds` includes `data_seconds`, the wait for its rows."""
         now, before = self._table_seconds(), self._before
         self.steps += 1
         self._all += seconds
@@ -30,7 +30,7 @@ class StepTimes:
         self._wait += now.wait - before.wait
 
     def per_step(self) -> dict[str, float]:
-        """Mean seconds of a step: for data, tables, answers of servers, and all the rest."""
+        """Return mean seconds of a step for data, tables, answers of servers, and all the rest."""
         steps = max(1, self.steps)
         rest = max(0.0, self._all - self._data - self._sparse - self._wait)
         parts = {"data": self._data, "dense": rest, "sparse": self._sparse, "wait": self._wait}

@@ -24,16 +24,16 @@ from flambeau.data.batch import Batch
 from flambeau.data.task_reader import TaskReader
 from flambeau.strategies.coordinator_group import CoordinatorGroup
 
-#: Reports of batches are collected for this long, unless somebody may be waiting for them.
+#: Reports of batches are collected for this long, unless another worker may wait for them.
 REPORT_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """Batch `number` of a task; `last`: the task ends with it.
+    """Batch `number` of a task; `last` marks the last one of the task.
 
-    All workers together had made so many `updates` when the task was handed out. `joins`: the
-    worker had been idle before. `progress`: what others know, if the worker is new.
+    `updates` is how many updates all workers had made when the task was handed out. `joins`: the
+    worker had been idle before. `progress`: the state of the other workers, if this one is new.
     """
 
     epoch: int
@@ -48,7 +48,7 @@ class TaskBatch:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What a batch was like; times in seconds."""
+    """Report of a batch that was trained; times in seconds."""
 
     item: TaskBatch
     loss: float
@@ -63,7 +63,7 @@ class BatchReport:
 class TaskFeed:
     """Work from the coordinator, over the worker's link. A thread reads ahead.
 
-    `limited`: a step may begin only after it was granted.
+    With `limited`, each step needs a step grant.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class TaskFeed:
         self._thread = threading.Thread(target=self._read, name="flambeau-tasks", daemon=True)
         self._thread.start()
 
-    # What the training loop asks
+    # Called by the training loop
 
     @waits_for_others
     def next(self) -> TaskBatch | SyncPoint:
@@ -117,7 +117,7 @@ class TaskFeed:
                     self._changed.notify_all()
                     return item
                 if self._unsent:
-                    # Somebody may be waiting for what we have not reported.
+                    # Another worker may be waiting for batches that are not reported yet.
                     break_out = self._granted > 0 and self._changed.wait(REPORT_SECONDS)
                     if not break_out:
                         self._send()
@@ -132,12 +132,12 @@ class TaskFeed:
         return bool(self._batches) and self._granted > 0 and in_time and not self._stopping
 
     def upcoming(self) -> TaskBatch | None:
-        """Return the batch that `next` will give, if it is known already."""
+        """Return the batch that `next` will return, if it has been read already."""
         with self._changed:
             return self._batches[0] if self._batches else None
 
     def stop(self) -> None:
-        """Give no further batch; `next` waits for the sync point that ends the training."""
+        """Return no further batch; `next` waits for the sync point that ends the training."""
         self._stopping = True
         self._send()
 
@@ -146,12 +146,12 @@ class TaskFeed:
         self._clock += 1
         self._unsent.append(report)
         waited = time.perf_counter() - self._sent > REPORT_SECONDS
-        # With a bound on staleness, others wait for our clock.
+        # When staleness is bounded, others wait for our clock.
         if waited or report.item.last or not self._policy.may_start(1 << 30, 0):
             self._send()
 
     def met(self, sync_point: SyncPoint, *, stop: bool, progress: dict[str, Any]) -> None:
-        """Report that this worker has done what the sync point asked for."""
+        """Report that this worker has completed a sync point."""
         self._coordinator.send(
             SyncPointDone(self._coordinator.spec, sync_point.number, stop, progress)
         )
@@ -185,7 +185,7 @@ class TaskFeed:
                 )
             )
 
-    # What the coordinator says, in the link's thread
+    # Messages of the coordinator, in the link's thread
 
     def _on_assigned(self, message: Assigned, buffers: Sequence[Any]) -> None:
         with self._changed:
@@ -201,7 +201,7 @@ class TaskFeed:
 
     def _join(self, clock: int | None) -> None:
         if clock is not None:
-            # One that joins does so at the slowest clock, of which it may not have heard.
+            # A worker joins at the slowest clock, whose message it may not have received.
             self._clock = clock
             self._slowest_clock = max(self._slowest_clock, clock)
             self._joins = True
@@ -247,7 +247,7 @@ class TaskFeed:
             if before is not None:
                 yield replace(before, last=True)
             else:
-                # Nothing in it, or all done before: said, so that nobody waits for it.
+                # Empty or completed before: report it, so that no process waits for it.
                 empty = Trained(
                     self._coordinator.spec,
                     task.number,
@@ -279,7 +279,7 @@ class TaskFeed:
 
 
 def _runs(reports: Sequence[BatchReport]) -> Iterator[list[BatchReport]]:
-    """Reports of one task after the other."""
+    """Yield the reports of one task after another."""
     run: list[BatchReport] = []
     for report in reports:
         if run and (run[-1].item.task, run[-1].item.epoch) != (report.item.task, report.item.epoch):

@@ -1,4 +1,4 @@
-"""What TensorBoard can show beside scalars: histograms, the graph, images, text, PR curves."""
+"""A callback that writes histograms, the graph, images, text and PR curves to TensorBoard."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -13,14 +13,14 @@ from flambeau.data.batch import Batch
 from flambeau.errors import DataError, MissingDependencyError, ModelError
 from flambeau.training.callbacks import Callback, TrainingView
 
-#: TensorBoard follows only the newest event file of a folder, so these are not in the scalars' one.
+#: A folder of its own, since TensorBoard follows only the newest event file of a folder.
 FOLDER = "extras"
 MOST_IMAGES = 16
 
 
 @final
 class TensorBoardExtras(Callback):
-    """Writes to the run's `tensorboard/extras`, on the first worker only.
+    """Callback that writes to the run's `tensorboard/extras`, on the first worker only.
 
     `histograms_every` steps: all weights, and the gradients of this worker's part of the batch.
     `graph`: the model as traced with the first batch. `images`: a column [rows, channels, h, w] (or
@@ -47,7 +47,7 @@ class TensorBoardExtras(Callback):
         self._writer: Any = None
 
     def on_start(self, view: TrainingView) -> None:
-        """Open the event file, write the text and watch the gradients."""
+        """Open the event file, write the text and register hooks for the gradients."""
         if not view.first:
             return
         self._writer = _open_writer(str(view.run_dir / "tensorboard" / FOLDER))
@@ -93,7 +93,7 @@ class TensorBoardExtras(Callback):
         return self._histograms_every is not None and step % self._histograms_every == 0
 
     def _keep(self, view: TrainingView, name: str, gradient: Tensor) -> None:
-        """Add up a gradient of the step that is under way, if it will be shown."""
+        """Add a gradient to those of the current step, if they will be shown."""
         if not self._histograms_due(view.step + 1):
             return
         before = self._gradients.get(name)
@@ -120,7 +120,7 @@ class TensorBoardExtras(Callback):
             raise ModelError("graph=True needs a forward() that takes tensors only; leave it out")
         traced = _ByPosition(view.model, len(positional), tuple(named))
         with _quiet(view.model), warnings.catch_warnings():
-            # TensorBoard's only way to a graph is a tracer that torch calls deprecated.
+            # TensorBoard's only way to a graph is a tracer that torch deprecates.
             warnings.filterwarnings("ignore", r".*torch\.jit\.", DeprecationWarning)
             self._writer.add_graph(traced, values)
 
@@ -130,7 +130,7 @@ def _watch(parameter: nn.Parameter, hook: Callable[[Tensor], None]) -> Any:
 
 
 class _ByPosition(nn.Module):
-    """A model whose named arguments come by position, since that is all a tracer passes."""
+    """Wrapper that passes named arguments by position, since tracers pass only positional ones."""
 
     def __init__(self, model: nn.Module, positional: int, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -138,14 +138,14 @@ class _ByPosition(nn.Module):
         self._positional, self._names = positional, names
 
     def forward(self, *values: Tensor) -> Any:
-        """The model's output."""
+        """Return the model's output."""
         named = dict(zip(self._names, values[self._positional :], strict=True))
         return self.model(*values[: self._positional], **named)
 
 
 @contextmanager
 def _quiet(model: nn.Module) -> Iterator[None]:
-    """Using the model leaves no trace on the training: no statistics, no random numbers drawn."""
+    """Use the model without changing its statistics or the random number generators."""
     training = model.training
     model.eval()
     try:
@@ -167,7 +167,7 @@ def _output(view: TrainingView, batch: Batch) -> Any:
 
 
 def _probabilities(output: Any, label: Tensor) -> Tensor:
-    """One score from 0 to 1 per row; a sigmoid changes nothing about their order."""
+    """Return a score from 0 to 1 per row; applying a sigmoid keeps the order."""
     if not isinstance(output, Tensor):
         raise ModelError(
             f"pr_curves= needs a model that gives a tensor, not {type(output).__name__}"
@@ -195,7 +195,7 @@ def _column(batch: Batch, name: str, setting: str) -> Tensor:
 
 
 def _as_images(batch: Batch, name: str) -> Tensor:
-    """Some images as numbers from 0 to 1, whatever they were normalised to."""
+    """Return the first images, scaled to numbers from 0 to 1, whatever their normalisation."""
     images = _column(batch, name, "images")[:MOST_IMAGES].float()
     images = images.unsqueeze(1) if images.dim() == 3 else images
     if images.dim() != 4 or images.shape[1] not in (1, 3):

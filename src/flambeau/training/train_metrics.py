@@ -1,4 +1,4 @@
-"""Metrics of the rows that were trained on, at no further cost."""
+"""Metrics of the rows trained on, from the outputs that training computes anyway."""
 
 from collections.abc import Sequence
 from typing import Any, final
@@ -16,9 +16,9 @@ PREFIX = "train/"
 
 @final
 class TrainMetrics:
-    """The loss and metrics of outputs as training computes them, from one `results` to the next.
+    """Loss and metrics of training outputs, from one call of `results` to the next.
 
-    What a lost worker had counted is not in them.
+    Rows that a lost worker had counted are missing.
     """
 
     def __init__(self, names: Sequence[str], loss: Loss | None, exact_rows: int) -> None:
@@ -26,7 +26,7 @@ class TrainMetrics:
         self.limit(exact_rows)
 
     def limit(self, exact_rows: int) -> None:
-        """Begin anew, with AUC exact up to so many rows."""
+        """Reset, with AUC exact up to `exact_rows` rows."""
         self._exact_rows = exact_rows
         self._metrics = MetricSet(self._names, self._loss, exact_rows)
         self._totals = torch.zeros(2, dtype=torch.float64)
@@ -40,12 +40,12 @@ class TrainMetrics:
         loss: float,
         rows: int,
     ) -> None:
-        """Count a batch."""
+        """Add a batch."""
         self._totals += torch.tensor([loss * rows, rows], dtype=torch.float64)
         self._metrics.update(_detached(output), label, weight, group)
 
     def results(self, group: Group) -> dict[str, float]:
-        """The values over all workers by name, with a prefix; none if there were no rows."""
+        """Return the values over all workers by name, with a prefix; empty without rows."""
         loss, rows = group.sum(self._totals).tolist()
         values = self._metrics.results(group)
         self.limit(self._exact_rows)

@@ -1,4 +1,4 @@
-"""Metrics that are exact over any number of workers, by name."""
+"""Metrics by name, exact over any number of workers."""
 
 from collections.abc import Sequence
 
@@ -31,12 +31,12 @@ RANKED: dict[str, type[TopMetric]] = {metric.prefix: metric for metric in (NdcgA
 def build_metrics(
     names: Sequence[str], *, loss_name: str | None, exact_rows: int
 ) -> dict[str, Metric]:
-    """New metrics by name. `loss_name` (None for the user's own) says what outputs mean."""
+    """Build new metrics by name. `loss_name` (None: the user's own) defines what outputs mean."""
     return {name: _build(name, loss_name, exact_rows) for name in names}
 
 
 def higher_is_better(name: str) -> bool:
-    """Whether a larger value of the metric (or of `"loss"`) is an improvement."""
+    """Return whether a larger value of the metric (or of `"loss"`) is an improvement."""
     return name != "loss" and _known(name).higher_is_better
 
 

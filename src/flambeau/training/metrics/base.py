@@ -1,4 +1,4 @@
-"""What a metric is: it accumulates on one worker, and merges with those of the others."""
+"""The base classes of metrics, which accumulate on one worker and merge over all workers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ State = dict[str, Array]
 
 
 class Metric(ABC):
-    """A number about predictions and labels, the same however rows are spread over workers.
+    """Number about predictions and labels, the same however rows are spread over workers.
 
-    `loss_name` says what the model's outputs mean; up to `exact_rows` rows (of all workers) are
+    `loss_name` defines what the model's outputs mean; up to `exact_rows` rows (of all workers) are
     kept where a metric needs all of them.
     """
 
     name: ClassVar[str]
     higher_is_better: ClassVar[bool]
-    #: Whether labels for outputs of one value per row must be 0 and 1, or between them.
+    #: Whether labels for outputs of one value per row must be 0, 1 or between them.
     binary: ClassVar[bool] = False
 
     def __init__(self, *, loss_name: str | None = None, exact_rows: int = 5_000_000) -> None:
@@ -36,7 +36,7 @@ class Metric(ABC):
         group: Tensor | Array | None = None,
     ) -> None:
         """Add a batch: the model's raw outputs, labels (NaN: left out), weights and groups."""
-        # An empty batch has no shape to tell one value per row from several classes.
+        # An empty batch does not show whether outputs are one value per row or several classes.
         if label.numel():
             rows = labelled_rows(output, label, weight, group, self._loss_name)
             if self.binary:
@@ -45,33 +45,33 @@ class Metric(ABC):
 
     @abstractmethod
     def _add(self, rows: LabelledRows) -> None:
-        """Take in some rows."""
+        """Add some rows."""
 
     @abstractmethod
     def state(self) -> State:
-        """What this worker has accumulated, for `merge`."""
+        """Return what this worker has accumulated, for `merge`."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget everything accumulated."""
+        """Discard everything accumulated."""
 
     @abstractmethod
     def add(self, state: State) -> None:
         """Add what another process has accumulated."""
 
     def merge(self, states: Sequence[State]) -> None:
-        """Replace the state by the union of all workers' states (this one's among them)."""
+        """Replace the state by the sum of all workers' states, including this one's."""
         self.clear()
         for state in states:
             self.add(state)
 
     @abstractmethod
     def compute(self) -> float:
-        """The value over everything accumulated; NaN where it is not defined."""
+        """Return the value over everything accumulated; NaN where it is not defined."""
 
 
 class SumMetric(Metric):
-    """A metric that is a function of a few sums over rows."""
+    """Metric that is a function of a few sums over rows."""
 
     def __init__(self, *, loss_name: str | None = None, exact_rows: int = 5_000_000) -> None:
         super().__init__(loss_name=loss_name, exact_rows=exact_rows)
@@ -79,17 +79,17 @@ class SumMetric(Metric):
 
     @abstractmethod
     def _terms(self, rows: LabelledRows) -> Sequence[Array]:
-        """What to sum over rows, weight included: each [rows] or [rows, columns]."""
+        """Return what to sum over rows, weight included: each [rows] or [rows, columns]."""
 
     @abstractmethod
     def _value(self, sums: Array) -> float:
-        """The metric from its sums; their first dimension is the term."""
+        """Return the metric from its sums; their first dimension is the term."""
 
     def _add(self, rows: LabelledRows) -> None:
         self._include(np.stack([term.sum(axis=0) for term in self._terms(rows)]))
 
     def _include(self, sums: Array) -> None:
-        # A worker without rows has an empty state: it does not know the number of classes.
+        # A worker without rows has an empty state: the number of classes is unknown to it.
         if sums.size:
             self._sums = self._sums + sums if self._sums.size else sums
 
@@ -107,5 +107,5 @@ class SumMetric(Metric):
 
 
 def ratio(numerator: float, denominator: float) -> float:
-    """The quotient, or NaN when it is not defined."""
+    """Return the quotient, or NaN if the denominator is 0."""
     return float(numerator / denominator) if denominator else float("nan")

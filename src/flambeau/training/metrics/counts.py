@@ -1,4 +1,4 @@
-"""Metrics that count right and wrong decisions."""
+"""Metrics that count correct and wrong predictions."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from flambeau.training.metrics.rows import Array, LabelledRows
 
 @final
 class Accuracy(SumMetric):
-    """The share of rows whose predicted class is the label."""
+    """Share of rows whose predicted class is the label."""
 
     name = "accuracy"
     binary = True
@@ -29,7 +29,7 @@ class Accuracy(SumMetric):
 
 @final
 class Top5(SumMetric):
-    """The share of rows whose label is among the five classes with the highest outputs."""
+    """Share of rows whose label is among the five classes with the highest outputs."""
 
     name = "top5"
     higher_is_better = True
@@ -46,10 +46,10 @@ class Top5(SumMetric):
 
 
 class _Confusion(SumMetric):
-    """Counts per class: rightly predicted, predicted, and there.
+    """Metric of counts per class: correctly predicted, predicted, and actual.
 
-    With two classes the value is that of class 1; with more, the mean over the classes that were
-    predicted or there.
+    With two classes the value is that of class 1; with more, it is the mean over the classes that
+    were predicted or occur.
     """
 
     higher_is_better = True
@@ -71,12 +71,12 @@ class _Confusion(SumMetric):
 
     @abstractmethod
     def _per_class(self, right: Array, predicted: Array, actual: Array) -> Array:
-        """The value of each class from its three counts."""
+        """Return the value of each class from its three counts."""
 
 
 @final
 class Precision(_Confusion):
-    """The share of predictions of a class that are right; 0 for a class never predicted."""
+    """Share of predictions of a class that are correct; 0 for a class never predicted."""
 
     name = "precision"
 
@@ -86,7 +86,7 @@ class Precision(_Confusion):
 
 @final
 class Recall(_Confusion):
-    """The share of the rows of a class that are found; 0 for a class that is not there."""
+    """Share of the rows of a class that are found; 0 for a class that does not occur."""
 
     name = "recall"
 
@@ -96,7 +96,7 @@ class Recall(_Confusion):
 
 @final
 class F1(_Confusion):
-    """The harmonic mean of precision and recall."""
+    """Harmonic mean of precision and recall."""
 
     name = "f1"
 

@@ -8,13 +8,13 @@ import numpy as np
 from flambeau.training.metrics.base import SumMetric, ratio
 from flambeau.training.metrics.rows import MAX_LOG_ODDS, Array, LabelledRows, sigmoid
 
-#: Losses of values that are no probabilities, whose labels may be any numbers.
+#: Losses of values that are not probabilities, whose labels may be any numbers.
 _VALUES = ("mse", "mae", "huber")
 
 
 @final
 class LogLoss(SumMetric):
-    """The mean negative log-likelihood; probabilities are kept one float64 epsilon off 0 and 1."""
+    """Mean negative log-likelihood; probabilities stay one float64 epsilon away from 0 and 1."""
 
     name = "logloss"
     binary = True
@@ -30,7 +30,7 @@ class LogLoss(SumMetric):
 
 @final
 class NormalizedEntropy(SumMetric):
-    """The log loss divided by that of always predicting the mean label; below 1 is of use."""
+    """Log loss divided by that of always predicting the mean label; useful models are below 1."""
 
     name = "normalized_entropy"
     binary = True
@@ -51,7 +51,7 @@ class NormalizedEntropy(SumMetric):
 
 @final
 class Calibration(SumMetric):
-    """The mean prediction divided by the mean label; 1 is right."""
+    """Mean prediction divided by the mean label; 1 is ideal."""
 
     name = "calibration"
     higher_is_better = False
@@ -74,7 +74,7 @@ def _binary_losses(rows: LabelledRows, metric: str) -> Array:
 
 
 def _class_losses(rows: LabelledRows) -> Array:
-    # The softmax of log-probabilities gives them back, so outputs for the loss 'nll' need no care.
+    # Outputs for the loss 'nll' need no special case: softmax leaves log-probabilities unchanged.
     shifted = rows.output - rows.output.max(axis=1, keepdims=True)
     chosen = np.take_along_axis(shifted, rows.label.astype(np.int64)[:, None], axis=1)[:, 0]
     losses = np.log(np.exp(shifted).sum(axis=1)) - chosen

@@ -38,12 +38,12 @@ class _ScoredRows:
 
 @final
 class Auc(Metric):
-    """The chance that a row of class 1 scores higher than one of class 0; ties count half.
+    """Probability that a row of class 1 scores higher than one of class 0; ties count half.
 
     Exact up to `exact_rows` rows over all workers. Above, scores are counted in 65,536 bins whose
     width is 6.4e-4 of the logit's size: two rows closer than that count as a tie. The error is at
-    most half the share of (class 1, class 0) pairs in one bin, for logits spread over several
-    units below 1e-3. NaN if only one class is there, or if a score is NaN.
+    most half the share of (class 1, class 0) pairs in one bin, for logits spread over several units
+    below 1e-3. NaN if only one class occurs, or if a score is NaN.
     """
 
     name = "auc"
@@ -77,7 +77,7 @@ class Auc(Metric):
             self._histogram[label] += np.bincount(bins[rows], kept["weights"][rows], _BINS)
 
     def _bins(self, scores: Array) -> Array:
-        # The bins are fine for logits, where small probabilities differ most.
+        # The bins are narrow for logits, where small probabilities differ most.
         logits = log_odds(scores) if self._loss_name == "bce_prob" else scores.astype(np.float64)
         size = np.log1p(np.minimum(np.abs(np.nan_to_num(logits)), _LARGEST) / _SMALLEST)
         position = np.copysign(size / np.log1p(_LARGEST / _SMALLEST), logits)
@@ -106,9 +106,9 @@ class Auc(Metric):
 
 @final
 class GroupedAuc(Metric):
-    """The mean of the AUCs within each group, weighted by the groups' weights.
+    """Mean of the AUCs within each group, weighted by the groups' weights.
 
-    Groups with one class only are left out. Always exact: every row's score is kept (21 bytes).
+    Groups with only one class are left out. Always exact: every row's score is kept (21 bytes).
     """
 
     name = "gauc"
@@ -142,13 +142,13 @@ class GroupedAuc(Metric):
 
 def _columns(rows: LabelledRows, metric: str) -> State:
     scores = rows.score(metric)
-    # A NaN score has no rank; as a NaN weight it makes the result NaN instead of a wrong number.
+    # A NaN score has no rank; a NaN weight makes the result NaN instead of a wrong number.
     weights = np.where(np.isnan(scores), np.nan, rows.weight)
     return {"scores": scores, "positive": rows.label > 0.5, "weights": weights}
 
 
 def group_ids(group: Array) -> Array:
-    """Groups as int64; names by a hash that is the same in every process."""
+    """Return groups as int64; names by a hash that is the same in every process."""
     if group.dtype.kind in "iub":
         return group.astype(np.int64)
     if group.dtype.kind == "f":
@@ -159,7 +159,7 @@ def group_ids(group: Array) -> Array:
 
 
 def _tied(columns: State, groups: Array) -> tuple[Array, Array, Array]:
-    """Weights of class 1 and class 0 for each (group, score) in order, and where groups start."""
+    """Return weights of class 1 and 0 for each (group, score) in order, and starts of groups."""
     order = np.lexsort((columns["scores"], groups))
     groups, scores = groups[order], columns["scores"][order]
     new_group = changes(groups)
@@ -175,14 +175,14 @@ def _tied(columns: State, groups: Array) -> tuple[Array, Array, Array]:
 
 
 def changes(values: Array) -> Array:
-    """Whether each value differs from the one before; the first does."""
+    """Return whether each value differs from the one before; true for the first."""
     changed = np.ones(len(values), dtype=bool)
     changed[1:] = values[1:] != values[:-1]
     return changed
 
 
 def _areas(starts: Array, positive: Array, negative: Array) -> tuple[Array, Array]:
-    """AUC and weight of each group that starts at `starts`; NaN and 0 if it has one class only."""
+    """Return AUC and weight of each group in `starts`; NaN and 0 if it has only one class."""
     if not starts.size:
         return np.zeros(0), np.zeros(0)
     lengths = np.diff(starts, append=len(positive))

@@ -12,7 +12,7 @@ from flambeau.training.metrics.rows import Array, LabelledRows, sigmoid
 
 @final
 class Rmse(SumMetric):
-    """The root of the mean squared difference."""
+    """Root of the mean squared difference."""
 
     name = "rmse"
     higher_is_better = False
@@ -26,7 +26,7 @@ class Rmse(SumMetric):
 
 @final
 class Mse(SumMetric):
-    """The mean squared difference."""
+    """Mean squared difference."""
 
     name = "mse"
     higher_is_better = False
@@ -40,7 +40,7 @@ class Mse(SumMetric):
 
 @final
 class Mae(SumMetric):
-    """The mean absolute difference."""
+    """Mean absolute difference."""
 
     name = "mae"
     higher_is_better = False
@@ -53,7 +53,7 @@ class Mae(SumMetric):
 
 
 def _differences(rows: LabelledRows, metric: str) -> Array:
-    """Prediction minus label; with the loss 'bce' the prediction is the probability."""
+    """Return prediction minus label; with the loss 'bce' the prediction is the probability."""
     if rows.output.ndim != 1:
         raise ModelError(
             f"metric '{metric}' needs one output per label; the model gives "

@@ -1,4 +1,4 @@
-"""Model outputs and labels as metrics see them."""
+"""Model outputs and labels in the form that metrics use."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -13,20 +13,20 @@ from flambeau.errors import DataError, ModelError
 
 Array = np.ndarray[Any, Any]
 
-#: The largest log-odds a probability may have: probabilities stay one float64 epsilon off 0 and 1.
+#: The largest log-odds of a probability: it stays one float64 epsilon away from 0 and 1.
 MAX_LOG_ODDS = float(np.log1p(-np.finfo(np.float64).eps) - np.log(np.finfo(np.float64).eps))
 
-#: Losses whose model gives the predicted value itself, not a logit.
+#: Losses whose model returns the predicted value itself, not a logit.
 _VALUE_LOSSES = frozenset({"bce_prob", "mse", "mae", "huber"})
 
 
 @final
 @dataclass(frozen=True)
 class LabelledRows:
-    """The rows of a batch that have a label, in float64.
+    """Rows of a batch that have a label, in float64.
 
     `output` is [rows] (one value per row) or [rows, classes]; `label` and `weight` are [rows].
-    `loss_name` says what outputs mean: logits, unless the loss takes values or probabilities.
+    `loss_name` defines what outputs mean: logits, unless the loss takes values or probabilities.
     """
 
     output: Array
@@ -36,11 +36,11 @@ class LabelledRows:
     loss_name: str | None
 
     def classes(self) -> int:
-        """How many classes there are; 2 for outputs of one value per row."""
+        """Return the number of classes; 2 for outputs of one value per row."""
         return 2 if self.output.ndim == 1 else int(self.output.shape[1])
 
     def score(self, metric: str) -> Array:
-        """One number per row that grows with the chance of class 1; only with two classes."""
+        """Return a number per row that grows with the chance of class 1; only for two classes."""
         if self.output.ndim == 1:
             return self.output
         if self.output.shape[1] != 2:
@@ -51,14 +51,14 @@ class LabelledRows:
         return np.asarray(self.output[:, 1] - self.output[:, 0])
 
     def log_odds(self, metric: str) -> Array:
-        """The log-odds of class 1, as far as a float64 probability can express them."""
+        """Return the log-odds of class 1, as far as a float64 probability can express them."""
         score = self.score(metric)
         if self.gives_values():
             score = log_odds(score)
         return np.clip(score, -MAX_LOG_ODDS, MAX_LOG_ODDS)
 
     def require_binary(self, metric: str) -> None:
-        """Refuse labels of one-value outputs that are not 0, 1 or between them."""
+        """Raise `DataError` if labels of one-value outputs are not 0, 1 or between them."""
         bad = self.label[(self.label < 0.0) | (self.label > 1.0)]
         if self.output.ndim == 1 and bad.size:
             raise DataError(
@@ -67,24 +67,24 @@ class LabelledRows:
             )
 
     def predicted_class(self) -> Array:
-        """The class the model decides for: [rows], int64."""
+        """Return the predicted class: [rows], int64."""
         if self.output.ndim == 2:
             return np.asarray(self.output.argmax(axis=1))
         threshold = 0.5 if self.gives_values() else 0.0
         return (self.output > threshold).astype(np.int64)
 
     def gives_values(self) -> bool:
-        """Whether one-value outputs are probabilities or values, not logits."""
+        """Return whether one-value outputs are probabilities or values, not logits."""
         return self.output.ndim == 1 and self.loss_name in _VALUE_LOSSES
 
 
 def sigmoid(logit: Array) -> Array:
-    """Probabilities from logits, without overflow."""
+    """Return probabilities from logits, without overflow."""
     return np.asarray(np.exp(-np.logaddexp(0.0, -logit)))
 
 
 def log_odds(probability: Array) -> Array:
-    """Logits from probabilities, finite also for 0 and 1."""
+    """Return logits from probabilities, finite also for 0 and 1."""
     eps = np.finfo(np.float64).eps
     probability = np.clip(probability.astype(np.float64), eps, 1.0 - eps)
     return np.asarray(np.log(probability) - np.log1p(-probability))
@@ -97,7 +97,7 @@ def labelled_rows(
     group: Tensor | Array | None,
     loss_name: str | None,
 ) -> LabelledRows:
-    """The rows whose label is not NaN; several labels per row count as so many rows."""
+    """Return the rows whose label is not NaN; a row with several labels counts as several rows."""
     values, labels = _outputs(output, label), _numbers(label.reshape(-1))
     kept = ~np.isnan(labels)
     if values.ndim == 2:
@@ -109,7 +109,7 @@ def labelled_rows(
 
 
 def _outputs(output: Tensor, label: Tensor) -> Array:
-    """Outputs as [rows] or [rows, classes], for the flattened labels."""
+    """Return outputs as [rows] or [rows, classes], for the flattened labels."""
     count = label.numel()
     if output.numel() == count:
         return _numbers(output.reshape(-1))

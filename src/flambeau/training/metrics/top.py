@@ -20,18 +20,18 @@ _COLUMNS = {
 
 
 class TopMetric(Metric):
-    """A number about the `k` highest scores of each ranking, averaged over rankings.
+    """Metric of the `k` highest scores of each ranking, averaged over rankings.
 
-    With one output for each row, a ranking is a group (`group=`), and a row's label is what it is
-    worth; a group counts with the mean weight of its rows, and not at all if it is worth nothing.
-    Every row's score is kept (28 bytes). Without groups, and with outputs of [rows, classes], each
-    row is a ranking of the classes, of which one is right.
+    With one output per row, a ranking is a group (`group=`), and a row's label is its gain; a group
+    counts with the mean weight of its rows, and is ignored if it has no gain. Every row's score is
+    kept (28 bytes). Without groups, and with outputs of [rows, classes], each row is a ranking of
+    the classes, of which one is correct.
 
-    Among equal scores every order is as likely as any other: the result is the mean over all.
+    Any order of equal scores is equally likely: the result is the mean over all orders.
     """
 
     higher_is_better = True
-    #: What the name begins with; `k` follows.
+    #: Start of the name; `k` follows.
     prefix: ClassVar[str]
 
     def __init__(
@@ -52,7 +52,7 @@ class TopMetric(Metric):
                 self._sums += self._of_classes(rows)
                 return
             raise ConfigError(f"metric '{name}' needs group=: the column that says who ranks")
-        # A NaN score has no rank; as a NaN weight it makes the result NaN, not a wrong number.
+        # A NaN score has no rank; a NaN weight makes the result NaN instead of a wrong number.
         scores = rows.score(name)
         weights = np.where(np.isnan(scores), np.nan, rows.weight)
         found = (group_ids(rows.group), scores, rows.label, weights)
@@ -71,7 +71,7 @@ class TopMetric(Metric):
         return ratio(total + (values * weights).sum(), weight + weights.sum())
 
     def _of_classes(self, rows: LabelledRows) -> Array:
-        """The sum of weight x value over rows, and of the weights."""
+        """Return the sum of weight x value over rows, and the sum of the weights."""
         own = np.take_along_axis(rows.output, rows.label.astype(np.int64)[:, None], axis=1)
         before = (rows.output > own).sum(axis=1)
         equal = (rows.output == own).sum(axis=1)
@@ -80,7 +80,7 @@ class TopMetric(Metric):
         return np.array([(values / self._worth(1) * rows.weight).sum(), rows.weight.sum()])
 
     def _of_groups(self, columns: State) -> tuple[Array, Array]:
-        """The value and the weight of each group that is worth something."""
+        """Return the value and the weight of each group that has a gain."""
         if not columns["groups"].size:
             return np.zeros(0), np.zeros(0)
         gains = self._gains(columns["gains"])
@@ -94,7 +94,7 @@ class TopMetric(Metric):
         return found[counted] / best[counted], weights[counted]
 
     def _total(self, columns: State, scores: Array, gains: Array) -> tuple[Array, Array]:
-        """What each group's order by scores is worth, and where groups start."""
+        """Return the gain of each group's order by scores, and the starts of groups."""
         order = np.lexsort((-scores, columns["groups"]))
         new_group = changes(columns["groups"][order])
         starts = np.flatnonzero(new_group)
@@ -108,20 +108,20 @@ class TopMetric(Metric):
 
     @abstractmethod
     def _worth(self, places: Array | int) -> Array:
-        """What the first so many places are worth together, if each holds a gain of 1."""
+        """Return the sum of the discounts of the first `places` places."""
 
     @abstractmethod
     def _gains(self, labels: Array) -> Array:
-        """What rows are worth, by their labels."""
+        """Return the gains of rows with these labels."""
 
     @abstractmethod
     def _best(self, most: Array, all: Array) -> Array:
-        """What a group's value is a share of: the most it could be, or all it holds."""
+        """Return the denominator of a group's value: its best possible gain, or its total gain."""
 
 
 @final
 class RecallAt(TopMetric):
-    """The share of a ranking's right ones (label above 0.5) that are among its first k."""
+    """Share of a ranking's relevant rows (label above 0.5) that are among its first k."""
 
     name = "recall@k"
     prefix = "recall"
@@ -138,7 +138,7 @@ class RecallAt(TopMetric):
 
 @final
 class NdcgAt(TopMetric):
-    """The sum of label / log2(place + 1) over the first k, divided by the best there could be."""
+    """Sum of label / log2(place + 1) over the first k, divided by its best possible value."""
 
     name = "ndcg@k"
     prefix = "ndcg"
