@@ -60,12 +60,12 @@ from flambeau.models.vision import (
     vgg19_bn,
 )
 
-#: What `build` knows: name -> what is called with the model's arguments.
+#: Models that `build` accepts: name -> function or class to call with the model's arguments.
 MODELS: Mapping[str, Callable[..., nn.Module]] = {**VISION, **FIELD_MODELS, **SEQUENCE_MODELS}
 
 
 def build(name: str, **args: Any) -> nn.Module:
-    """A new model by name: `build("resnet20", in_channels=1, classes=10)`."""
+    """Build a new model by name, e.g. `build("resnet20", in_channels=1, classes=10)`."""
     if name not in MODELS:
         raise ConfigError(f"model={name!r}: unknown model; {nearest(name, MODELS)}")
     builder = MODELS[name]

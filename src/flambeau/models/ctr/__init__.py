@@ -1,7 +1,7 @@
 """Recommender models: ids and numbers in, logits out.
 
-Those with fields have one interface: `Model(fields=26, dense=13, embedding_dim=16, ...)`, and
-`forward(ids, dense)` gives logits [rows] for `loss="bce"`. `dense=0` is for rows without numbers.
+Models over fields share one interface: `Model(fields=26, dense=13, embedding_dim=16, ...)`, and
+`forward(ids, dense)` returns logits [rows] for `loss="bce"`. `dense=0` is for rows without numbers.
 `table=` are further settings of the tables, by name.
 """
 
@@ -24,7 +24,7 @@ from flambeau.models.ctr.pnn import PNN
 from flambeau.models.ctr.wide_and_deep import WideAndDeep
 from flambeau.models.ctr.xdeepfm import XDeepFM
 
-#: The models over fields, by name.
+#: Models over fields, by name.
 FIELD_MODELS: dict[str, Callable[..., nn.Module]] = {
     "lr": LR,
     "fm": FM,

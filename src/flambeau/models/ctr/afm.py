@@ -16,10 +16,10 @@ from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings,
 
 @final
 class AFM(nn.Module):
-    """Linear part + p^T sum_{i<j} a_ij (x_i * x_j), * going element by element.
+    """Linear part + p^T sum_{i<j} a_ij (x_i * x_j), where * is element-wise.
 
     a = softmax over all pairs of h^T ReLU(W (x_i * x_j) + b), with `attention` rows in W. `dropout`
-    is for the weighted sum.
+    applies to the weighted sum.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class AFM(nn.Module):
         self.output = nn.Parameter(torch.ones(embedding_dim))
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         products = element_products(self.embeddings(ids))
         scores = self.score(torch.relu(self.attention(products)))
         weighted = torch.softmax(scores, dim=1).transpose(1, 2) @ products  # [rows, 1, dim]

@@ -18,10 +18,10 @@ from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings,
 
 @final
 class AutoInt(nn.Module):
-    """w attention^L(x) + b, where a dense value is a further field: its number times a vector.
+    """w attention^L(x) + b, where each dense value is a further field: its value times a vector.
 
-    Each of `layers` has `heads` of `head_dim` numbers. With `hidden`, + MLP([x_1 ... x_F, dense]),
-    which the paper calls AutoInt+; `hidden=()` is without.
+    Each of `layers` has `heads` of `head_dim` numbers. With `hidden`, MLP([x_1 ... x_F, dense]) is
+    added, which the paper calls AutoInt+; `hidden=()` omits it.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class AutoInt(nn.Module):
         begin_at(base_rate, self.output.bias)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         rows = self.embeddings(ids)
         flat = beside(rows, dense, self.dense)
         x = rows if self.dense_vectors is None else self.dense_vectors(rows, dense)

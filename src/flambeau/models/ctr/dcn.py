@@ -18,7 +18,7 @@ from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings,
 
 @final
 class VectorCross(nn.Module):
-    """x_{l+1} = x_0 <x_l, w_l> + b_l + x_l, `layers` times."""
+    """Cross network x_{l+1} = x_0 <x_l, w_l> + b_l + x_l, of `layers` layers."""
 
     def __init__(self, width: int, layers: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class VectorCross(nn.Module):
         self.biases = nn.Parameter(torch.zeros(layers, width))
 
     def forward(self, x0: Tensor) -> Tensor:
-        """[rows, width] to [rows, width]"""
+        """Return the crossed vectors [rows, width] of `x0` [rows, width]."""
         x = x0
         for weight, bias in zip(self.weights, self.biases, strict=True):
             x = torch.addcmul(x + bias, x0, (x @ weight)[:, None])
@@ -68,7 +68,7 @@ class DCN(nn.Module):
         begin_at(base_rate, self.output.bias)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         x0 = beside(self.embeddings(ids), dense, self.dense)
         both = torch.cat([self.cross(x0), self.deep(x0)], dim=1)
         logits: Tensor = self.output(both).squeeze(1)

@@ -18,7 +18,7 @@ from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings,
 
 @final
 class MatrixCross(nn.Module):
-    """x_{l+1} = x_0 * (W_l x_l + b_l) + x_l, `layers` times; with `rank`, W_l = U_l V_l."""
+    """Cross network x_{l+1} = x_0 * (W_l x_l + b_l) + x_l; with `rank`, W_l = U_l V_l."""
 
     def __init__(self, width: int, layers: int, rank: int | None = None) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class MatrixCross(nn.Module):
         self.layers = nn.ModuleList(_matrix(width, rank) for _ in range(layers))
 
     def forward(self, x0: Tensor) -> Tensor:
-        """[rows, width] to [rows, width]"""
+        """Return the crossed vectors [rows, width] of `x0` [rows, width]."""
         x = x0
         for matrix in self.layers:
             x = torch.addcmul(x, x0, matrix(x))
@@ -44,7 +44,7 @@ def _matrix(width: int, rank: int | None) -> nn.Module:
 
 @final
 class DCNv2(nn.Module):
-    """The cross network, and an MLP beside it or on top of it, over x_0 = [x_1 ... x_F, dense].
+    """Cross network, with an MLP beside it or on top of it, over x_0 = [x_1 ... x_F, dense].
 
     `structure="parallel"`: w [cross(x_0), MLP(x_0)] + b; `"stacked"`: w MLP(cross(x_0)) + b.
     """
@@ -82,7 +82,7 @@ class DCNv2(nn.Module):
         begin_at(base_rate, self.output.bias)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         x0 = beside(self.embeddings(ids), dense, self.dense)
         crossed = self.cross(x0)
         if self.structure == "parallel":

@@ -42,7 +42,7 @@ class DeepFM(nn.Module):
         self.deep = Perceptron(fields * embedding_dim + dense, hidden, 1, dropout, batch_norm)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         rows = self.embeddings(ids)
         deep = self.deep(beside(rows, dense, self.dense)).squeeze(1)
         logits: Tensor = self.linear(ids, dense) + sum_of_products(rows) + deep

@@ -1,4 +1,4 @@
-"""DIN: what a user did before counts as far as it has to do with the item in question."""
+"""DIN: attention over a user's history, by its relevance to the item to score."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, final
@@ -15,14 +15,14 @@ from flambeau.models.ctr.layers.history import HistoryEmbedding, ItemEmbedding
 
 @final
 class DIN(nn.Module):
-    """Target attention over a history, beside ids of fields and numbers.
+    """Target attention over a history, combined with ids of fields and numbers.
 
-    The history shares the item's table. The weight of an item h of the history for the item i in
-    question is a small network of [h, i, h - i, h * i]; the weighted sum is what the user is
-    interested in. With `normalize` the weights of a history sum up to 1.
+    The history shares the item's table. The weight of a history item h for the target item i is a
+    small network of [h, i, h - i, h * i]; the weighted sum represents the user's interest. With
+    `normalize` the weights of a history sum to 1.
 
-    `length` is how many of the newest items count (None: all); `padding` the id that stands for
-    nothing in a history given as a tensor. `table` are further settings of both tables.
+    `length` is how many of the newest items count (None: all); `padding` is the id that marks empty
+    places in a history given as a tensor. `table` are further settings of both tables.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DIN(nn.Module):
         self.normalize = normalize
 
     def forward(self, ids: Ids, item: Ids, history: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits [rows] for ids [rows, fields], an item and its history, numbers [rows, dense]."""
+        """Return logits [rows]; ids are [rows, fields], dense values [rows, dense]."""
         wanted = self.item(item)
         if wanted.dim() == 3:
             wanted = wanted.squeeze(1)
@@ -61,7 +61,7 @@ class DIN(nn.Module):
         return logits.squeeze(1)
 
     def interest(self, item: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
-        """What the histories [rows, longest, dim] say about the items [rows, dim]; 0 if empty."""
+        """Return the weighted sum of each history [rows, longest, dim] for its item; 0 if empty."""
         target = item[:, None].expand_as(rows)
         pairs = torch.cat([rows, target, rows - target, rows * target], dim=2)
         weights: Tensor = self.attention(pairs).squeeze(2)

@@ -17,10 +17,10 @@ from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings,
 
 @final
 class DLRM(nn.Module):
-    """MLP_top([z, <x_i, x_j> of all pairs i < j]) with z = MLP_bottom(dense) among the x.
+    """MLP_top([z, <x_i, x_j> of all pairs i < j]), where z = MLP_bottom(dense) is one of the x.
 
-    `bottom` are the layers before the last, of `embedding_dim`; `top` those before the logit. With
-    `dense=0` there is no z.
+    `bottom` are the layers before the last one, of `embedding_dim`; `top` those before the logit.
+    With `dense=0` there is no z.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class DLRM(nn.Module):
         begin_at(base_rate, self.top.output_bias)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         rows = self.embeddings(ids)
         numbers = ready(dense, rows, self.dense)
         z = None if self.bottom is None else self.bottom(numbers)

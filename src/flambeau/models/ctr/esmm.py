@@ -1,4 +1,4 @@
-"""ESMM: clicks, and conversions that only a click can bring, learnt from all rows."""
+"""ESMM: clicks, and conversions that follow a click, learnt from all rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, final
@@ -20,10 +20,10 @@ class ESMM(nn.Module):
 
     P(click and conversion) = P(click) x P(conversion | click), each factor a tower over the same
     embeddings. Both labels are known for every row shown, clicked or not, so the second tower
-    learns from the whole space without ever being trained on its own. The product is given as a
-    logit, so that both tasks have the loss "bce". `tasks` are the names of the two outputs;
-    `base_rates` the shares of rows with a click and with both, at which they begin; `table` are
-    further settings of the table.
+    learns from all rows without being trained on its own. The product is returned as a logit, so
+    that both tasks have the loss "bce". `tasks` are the names of the two outputs; `base_rates` are
+    the shares of rows with a click and with both, from which training starts; `table` are further
+    settings of the table.
     """
 
     def __init__(
@@ -50,25 +50,25 @@ class ESMM(nn.Module):
         self.tasks = tuple(tasks)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> dict[str, Tensor]:
-        """Logits [rows] of both tasks, for ids [rows, fields] and numbers [rows, dense]."""
+        """Return logits [rows] of both tasks, for ids [rows, fields] and numbers [rows, dense]."""
         click, conversion = self.rates(ids, dense)
         return dict(zip(self.tasks, (click, both(click, conversion)), strict=True))
 
     def rates(self, ids: Ids, dense: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Logits [rows] of a click, and of a conversion after one."""
+        """Return logits [rows] of a click, and of a conversion after one."""
         inputs = self.inputs(ids, dense)
         return self.click(inputs).squeeze(1), self.conversion(inputs).squeeze(1)
 
 
 def both(first: Tensor, second: Tensor) -> Tensor:
-    """The logit of sigmoid(first) * sigmoid(second), exact also where that is close to 0 or 1."""
+    """Return the logit of sigmoid(first) * sigmoid(second), exact also close to 0 and 1."""
     yes = logsigmoid(first) + logsigmoid(second)
     no = torch.logaddexp(logsigmoid(-first), logsigmoid(first) + logsigmoid(-second))
     return yes - no
 
 
 def _factors(click: float | None, both: float | None) -> tuple[float | None, float | None]:
-    """The share of clicks, and that of conversions among them."""
+    """Return the share of clicks, and that of conversions among them."""
     if click is None or both is None:
         return None, None
     if not both < click:

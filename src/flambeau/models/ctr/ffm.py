@@ -15,7 +15,7 @@ class FFM(nn.Module):
     """Linear part + sum_{i<j} <v_{i,j} x_i, v_{j,i} x_j>: an id has a vector for each other field.
 
     The table "embeddings" is `fields * embedding_dim` wide, so keep `embedding_dim` small. Several
-    ids of one field are summed, and do not meet each other.
+    ids of one field are summed, without products among them.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class FFM(nn.Module):
         )
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         # [rows, from, toward, dim]
         toward = self.embeddings(ids).unflatten(2, (self.fields, self.dim))
         own = toward.diagonal(dim1=1, dim2=2).square().sum((1, 2))

@@ -18,7 +18,7 @@ from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings,
 
 @final
 class FeatureGate(nn.Module):
-    """2 sigmoid(MLP(c)) * x, where c are the rows of the fields `context`; learnt without any."""
+    """Gate 2 sigmoid(MLP(c)) * x; c are the rows of the fields `context`, else learnt."""
 
     def __init__(self, width: int, dim: int, context: Sequence[int], hidden: Sequence[int]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class FeatureGate(nn.Module):
         self.weigh = Perceptron(inputs, hidden, width)
 
     def forward(self, rows: Tensor, x: Tensor) -> Tensor:
-        """The rows of the fields [rows, fields, dim], and [rows, width] to [rows, width]"""
+        """Return `x` [rows, width], gated by the fields' rows [rows, fields, dim]."""
         context = rows[:, self.context].flatten(1) if self.learnt is None else self.learnt
         return 2 * torch.sigmoid(self.weigh(context)) * x
 
@@ -49,7 +49,7 @@ class BilinearFusion(nn.Module):
         self.weights = nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape)))
 
     def forward(self, u: Tensor, v: Tensor) -> Tensor:
-        """[rows, first] and [rows, second] to [rows]"""
+        """Return the fused outputs [rows] of `u` [rows, first] and `v` [rows, second]."""
         heads, size, _ = self.weights.shape
         parts = u.view(u.shape[0], heads, size).transpose(0, 1)  # [heads, rows, first / heads]
         met = torch.bmm(parts, self.weights).transpose(0, 1).flatten(1) * v
@@ -59,9 +59,9 @@ class BilinearFusion(nn.Module):
 
 @final
 class FinalMLP(nn.Module):
-    """Two MLPs over [x_1 ... x_F, dense], each with a gate of its own, and a bilinear fusion.
+    """Two MLPs over [x_1 ... x_F, dense], each with its own gate, and a bilinear fusion.
 
-    `contexts` are the fields that decide each gate, such as those of the user and those of the
+    `contexts` are the fields that control each gate, such as those of the user and those of the
     item; without fields a gate is the same for all rows.
     """
 
@@ -104,7 +104,7 @@ class FinalMLP(nn.Module):
         begin_at(base_rate, self.fusion.first.bias)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         rows = self.embeddings(ids)
         x = beside(rows, dense, self.dense)
         u, v = (

@@ -16,8 +16,9 @@ from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings,
 class FM(nn.Module):
     """Linear part + sum_{i<j} <v_i x_i, v_j x_j>.
 
-    With `fields`, i and j are fields, each with the sum of its ids. `fields=None`: they are the ids
-    of a row, of which there may be any number, each perhaps with a value, as in libsvm files.
+    With `fields`, i and j are fields, each with the sum of its ids. With `fields=None`, they are
+    the ids of a row, of which there may be any number, each optionally with a value, as in libsvm
+    files.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class FM(nn.Module):
         )
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         found = self.embeddings(ids)
         pairs = sum_of_products(found) if isinstance(found, Tensor) else half_difference(*found)
         logits: Tensor = self.linear(ids, dense) + pairs

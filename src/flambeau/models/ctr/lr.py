@@ -12,9 +12,10 @@ from flambeau.models.ctr.layers.table_settings import TableSettings
 
 @final
 class LR(nn.Module):
-    """b + sum_i w_i x_i.
+    """Logistic regression b + sum_i w_i x_i.
 
-    `fields=None`: rows of any number of ids, each perhaps with a value, as in libsvm files.
+    With `fields=None`, a row has any number of ids, each optionally with a value, as in libsvm
+    files.
     """
 
     def __init__(
@@ -32,6 +33,6 @@ class LR(nn.Module):
         self.linear = FirstOrder(fields, dense, table, base_rate, small)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         logits: Tensor = self.linear(ids, dense)
         return logits

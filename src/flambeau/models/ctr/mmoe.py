@@ -18,9 +18,9 @@ class MMoE(nn.Module):
     """Logits by task, from experts that all tasks share.
 
     Each of `experts` is a network of the layers `hidden`; a task's gate, a softmax of a linear
-    layer, says how much of each expert its tower (the layers `tower`) gets. `base_rates`
-    are the shares of ones among the labels of each task, at which its logits begin. `table=` are
-    further settings of the table.
+    layer, weighs the experts for its tower (the layers `tower`). `base_rates` are the shares of
+    ones among the labels of each task, from which its logits start. `table=` are further settings
+    of the table.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class MMoE(nn.Module):
         self.tasks = tuple(tasks)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> dict[str, Tensor]:
-        """Logits [rows] of each task for ids [rows, fields] and numbers [rows, dense]."""
+        """Return logits [rows] of each task for ids [rows, fields] and numbers [rows, dense]."""
         inputs = self.inputs(ids, dense)
         known = torch.stack([expert(inputs) for expert in self.experts], dim=1)
         logits = {}
@@ -66,7 +66,7 @@ class MMoE(nn.Module):
 def checked_rates(
     tasks: Sequence[str], base_rates: Sequence[float] | None
 ) -> Sequence[float | None]:
-    """The base rate of each task; refuses tasks that are not several different names."""
+    """Return the base rate of each task; raise `ModelError` unless tasks have distinct names."""
     if isinstance(tasks, str) or not tasks or len(set(tasks)) != len(tasks):
         raise ModelError(f"tasks={tasks!r}: give different names, as label= has them")
     if base_rates is None:

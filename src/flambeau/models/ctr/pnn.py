@@ -56,7 +56,7 @@ class PNN(nn.Module):
         begin_at(base_rate, self.deep.output_bias)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         rows = self.embeddings(ids)
         parts = [rows.flatten(1)]
         if self.inner:

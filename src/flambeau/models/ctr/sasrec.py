@@ -1,4 +1,4 @@
-"""SASRec: the next item, by self-attention over those that came before."""
+"""SASRec: the next item, by self-attention over the items before it."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, final
@@ -16,15 +16,14 @@ from flambeau.models.ctr.layers.in_batch import InBatchLogits
 
 @final
 class SASRec(nn.Module):
-    """Scores of items after a history: the product of an item's row and what comes out for it.
+    """Scores of items after a history: the product of the item's row and the history's vector.
 
-    The last `length` items of a history pass `blocks` of causal self-attention; positions are
-    counted from the newest. The history shares the items' table. What `forward` gives depends on
-    where the negatives are: `"given"`, one score for each item asked for; `"batch"`, logits of
-    [rows, rows] for `loss="in_batch_softmax"`, with the logQ correction of `InBatchLogits`.
-
-    `padding` is the id that stands for nothing in a history given as a tensor; `table=` are further
-    settings of the items' table.
+    The last `length` items of a history pass through `blocks` of causal self-attention; positions
+    are counted from the newest. The history shares the items' table. The result of `forward`
+    depends on the source of negatives: with `"given"`, one score for each item passed in; with
+    `"batch"`, logits [rows, rows] for `loss="in_batch_softmax"`, with the logQ correction of
+    `InBatchLogits`. `padding` is the id that marks empty places in a history given as a tensor;
+    `table=` are further settings of the items' table.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class SASRec(nn.Module):
         self.item = ItemEmbedding(items)
         self.positions = nn.Embedding(length, embedding_dim)
         nn.init.normal_(self.positions.weight, std=embedding_dim**-0.5)
-        #: What stands for the user whose history is empty.
+        #: Vector of users whose history is empty.
         self.nothing = nn.Parameter(torch.zeros(embedding_dim))
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(_Block(embedding_dim, heads, dropout) for _ in range(blocks))
@@ -58,9 +57,10 @@ class SASRec(nn.Module):
         self.logits = in_batch if negatives == "batch" else None
 
     def forward(self, history: Ids, item: Ids, item_probability: Tensor | None = None) -> Tensor:
-        """Scores for items [rows] or [rows, candidates], of that shape; or logits [rows, rows].
+        """Return scores of items [rows] or [rows, candidates], of that shape; or batch logits.
 
-        `item_probability` [rows] is an item's share of the rows, for negatives from the batch.
+        `item_probability` [rows] is an item's share of the rows, for logits [rows, rows] (negatives
+        from the batch).
         """
         users = self.user_vectors(history)
         items = self.item_vectors(item)
@@ -72,7 +72,7 @@ class SASRec(nn.Module):
         return torch.einsum("rd,rcd->rc", users, items)
 
     def user_vectors(self, history: Ids) -> Tensor:
-        """What the histories say is next. [rows, dim]"""
+        """Return vectors of the next item after each history. [rows, dim]"""
         rows, mask = self.history(history)
         if not mask.shape[1]:
             # At least one place, so that every weight has a gradient whatever the histories are.
@@ -83,19 +83,19 @@ class SASRec(nn.Module):
         states = self.dropout(states)
         for block in self.blocks:
             states = block(states)
-        # Padding is behind the items, where causal attention does not look.
+        # Padding comes after the items, where causal attention does not look.
         last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, states.shape[2])
         newest = self.norm(states.gather(1, last).squeeze(1))
         return torch.where(lengths[:, None] > 0, newest, self.nothing)
 
     def item_vectors(self, item: Ids) -> Tensor:
-        """The items' rows. [*item.shape, dim]"""
+        """Return the items' rows. [*item.shape, dim]"""
         rows: Tensor = self.item(item)
         return rows
 
     @torch.no_grad()
     def rank(self, history: Ids, candidates: Tensor, k: int = 10) -> tuple[Tensor, Tensor]:
-        """The `k` best of `candidates` (int64 [items]) for each history: ids and scores [rows, k].
+        """Return ids and scores [rows, k] of the best of `candidates` (int64 [items]) per history.
 
         Candidates are scored in pieces, so that there may be many.
         """
@@ -112,12 +112,12 @@ class SASRec(nn.Module):
         return ids, best
 
 
-#: Candidates that are scored at once.
+#: Candidates that are scored at a time.
 _AT_ONCE = 1 << 14
 
 
 class _Block(nn.Module):
-    """Causal self-attention and a small network, each with its norm before and a way around."""
+    """Causal self-attention and a small network, each with pre-normalisation and a residual."""
 
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class _Block(nn.Module):
         return out
 
     def _attended(self, states: Tensor) -> Tensor:
-        """[rows, places, dim]; a place sees itself and those before."""
+        """Return the attention's result [rows, places, dim]; a place sees none after it."""
         shape = (*states.shape[:2], self.heads, states.shape[2] // self.heads)
         query, key, value = (
             part.reshape(shape).transpose(1, 2) for part in self.parts(states).chunk(3, dim=2)

@@ -1,4 +1,4 @@
-"""Two towers: users and items as vectors whose product says how well they fit."""
+"""Two towers: users and items as vectors whose product scores how well they match."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, final
@@ -14,12 +14,12 @@ from flambeau.models.ctr.layers.in_batch import InBatchLogits
 
 @final
 class TwoTower(nn.Module):
-    """A tower for users and one for items, trained with `loss="in_batch_softmax"`.
+    """User tower and item tower, trained with `loss="in_batch_softmax"`.
 
-    Each has a table for its fields, and numbers beside them. The first field of an item says which
-    one it is. Vectors have the length 1; their product is divided by `temperature`. `correct`,
-    `buckets` and `rate` are about the logQ correction: see `InBatchLogits`. `table=` are further
-    settings of both tables.
+    Each has a table for its fields, and optionally numbers. The first field of an item identifies
+    it. Vectors have length 1; their product is divided by `temperature`. `correct`, `buckets` and
+    `rate` configure the logQ correction: see `InBatchLogits`. `table=` are further settings of both
+    tables.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class TwoTower(nn.Module):
         item_dense: Tensor | None = None,
         item_probability: Tensor | None = None,
     ) -> Tensor:
-        """Logits [rows, rows]: each user's for every item of the batch, its own on the diagonal.
+        """Return logits [rows, rows] of each user for every item, its own on the diagonal.
 
-        `item_probability` [rows] is an item's share of the rows, if the data knows it.
+        `item_probability` [rows] is an item's share of the rows, if the data provides it.
         """
         users = self.user_vectors(user, user_dense)
         items = self.item_vectors(item, item_dense)
@@ -68,9 +68,9 @@ class TwoTower(nn.Module):
         return logits
 
     def user_vectors(self, user: Ids, user_dense: Tensor | None = None) -> Tensor:
-        """Vectors [rows, vector_dim] of length 1."""
+        """Return the users' vectors [rows, vector_dim] of length 1."""
         return functional.normalize(self.user_tower(self.user_inputs(user, user_dense)), dim=1)
 
     def item_vectors(self, item: Ids, item_dense: Tensor | None = None) -> Tensor:
-        """Vectors [rows, vector_dim] of length 1."""
+        """Return the items' vectors [rows, vector_dim] of length 1."""
         return functional.normalize(self.item_tower(self.item_inputs(item, item_dense)), dim=1)

@@ -17,7 +17,7 @@ from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings,
 class WideAndDeep(nn.Module):
     """Linear part + MLP([x_1 ... x_F, dense]).
 
-    Crossed columns for the wide part are made by `crosses=` of the job, as further fields.
+    Crossed columns for the wide part are created by `crosses=` of the job, as further fields.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class WideAndDeep(nn.Module):
         self.deep = Perceptron(fields * embedding_dim + dense, hidden, 1, dropout, batch_norm)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         x = beside(self.embeddings(ids), dense, self.dense)
         logits: Tensor = self.wide(ids, dense) + self.deep(x).squeeze(1)
         return logits

@@ -21,7 +21,7 @@ from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings,
 class CompressedInteraction(nn.Module):
     """X^k_h = sum_{i,j} W^k_{h,i,j} (X^{k-1}_i * X^0_j), for `maps` = H_1, H_2, ... of each layer.
 
-    * goes element by element; X^0 are the fields' rows. The result are the sums over the elements
+    Here * is element-wise, and X^0 are the fields' rows. The result is the sums over the elements
     of all X^k_h with k > 0.
     """
 
@@ -36,7 +36,7 @@ class CompressedInteraction(nn.Module):
         self.width = sum(maps)
 
     def forward(self, x0: Tensor) -> Tensor:
-        """[rows, fields, dim] to [rows, width]"""
+        """Return the sums [rows, width] for the fields' rows [rows, fields, dim]."""
         dim = x0.shape[2]
         fields = x0.transpose(0, 1).flatten(1)  # [fields, rows * dim], so a layer is one product
         x, before, sums = fields, x0, []
@@ -47,13 +47,13 @@ class CompressedInteraction(nn.Module):
                 x = weight @ (x[:, None] * fields).flatten(0, 1)
             before = x.view(x.shape[0], -1, dim).transpose(0, 1)  # [rows, maps, dim]
             sums.append(before.sum(2))
-        # Of the last layer only sums are wanted, so the sums of products are enough.
+        # Only sums of the last layer are needed, so the sums of products are enough.
         products = torch.bmm(before, x0.transpose(1, 2)).flatten(1)
         return torch.cat([*sums, products @ self.weights[-1].t()], dim=1)
 
 
 def _first_layer(weight: Tensor, x: Tensor) -> Tensor:
-    """sum_{i,j} W_{h,i,j} x_i x_j, from the products with i <= j, for x [fields, any]."""
+    """Return sum_{i,j} W_{h,i,j} x_i x_j, from the products with i <= j, for x [fields, any]."""
     count = x.shape[0]
     first, second = torch.triu_indices(count, count, device=x.device)
     square = weight.view(-1, count, count)
@@ -92,7 +92,7 @@ class XDeepFM(nn.Module):
         self.deep = Perceptron(fields * embedding_dim + dense, hidden, 1, dropout, batch_norm)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         rows = self.embeddings(ids)
         both = self.cin_output(self.cin(rows)) + self.deep(beside(rows, dense, self.dense))
         logits: Tensor = self.linear(ids, dense) + both.squeeze(1)

@@ -1,13 +1,13 @@
-"""The first weights of networks with ReLU (He et al. 2015)."""
+"""Initial weights of networks with ReLU (He et al. 2015)."""
 
 from torch import nn
 
 
 def initialize(model: nn.Module) -> None:
-    """Draws the weights of all convolutions and linear layers anew; biases become zero.
+    """Draw new weights for all convolutions and linear layers, and set biases to zero.
 
-    Convolutions keep the variance of the gradients (fan out), linear layers that of the
-    activations (fan in).
+    Convolutions keep the variance of the gradients (fan out), linear layers that of the activations
+    (fan in).
     """
     for module in model.modules():
         if isinstance(module, nn.Conv2d):

@@ -15,8 +15,8 @@ SIDE = 32
 class LeNet(nn.Module):
     """LeNet-5 with ReLU and max pooling: two convolutions and three linear layers.
 
-    It is made for 32 x 32 pixels. Smaller images get a border of zeros up to that size, as MNIST
-    did in the paper; of larger ones the last maps are averaged down to 5 x 5.
+    It is designed for 32 x 32 pixels. Smaller images get a border of zeros up to that size, as
+    MNIST does in the paper; for larger ones the last maps are averaged down to 5 x 5.
     """
 
     def __init__(self, in_channels: int = 1, classes: int = 10) -> None:
@@ -37,7 +37,7 @@ class LeNet(nn.Module):
 
 
 def _at_least(image: Tensor, side: int) -> Tensor:
-    """The image in the middle of a border of zeros, `side` high and wide or more."""
+    """Return the image centred in zeros, at least `side` high and wide."""
     missing_h, missing_w = (max(side - size, 0) for size in image.shape[-2:])
     if missing_h == missing_w == 0:
         return image

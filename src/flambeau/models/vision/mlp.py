@@ -13,7 +13,7 @@ from flambeau.models.vision.kaiming import initialize
 class MLP(nn.Module):
     """Linear layers with ReLU between them, over all values of an image.
 
-    `inputs` is how many values an image has: 784 for 1 x 28 x 28. Images may have any shape.
+    `inputs` is the number of values of an image: 784 for 1 x 28 x 28. Images may have any shape.
     """
 
     def __init__(self, inputs: int, hidden: Sequence[int] = (256, 256), classes: int = 10) -> None:

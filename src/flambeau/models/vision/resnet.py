@@ -35,7 +35,7 @@ class BasicBlock(nn.Module):
 
 @final
 class Bottleneck(nn.Module):
-    """A 3 x 3 convolution between two 1 x 1 that narrow and widen, and a shortcut."""
+    """A 3 x 3 convolution between two 1 x 1 convolutions that narrow and widen, and a shortcut."""
 
     expansion: ClassVar[int] = 4
 
@@ -98,27 +98,27 @@ class ResNet(nn.Module):
 
 
 def resnet18(in_channels: int = 3, classes: int = 10, stem: Stem = "cifar") -> ResNet:
-    """ResNet-18: 11.2 M parameters."""
+    """Build a ResNet-18 (11.2 M parameters)."""
     return ResNet(BasicBlock, (2, 2, 2, 2), in_channels, classes, stem)
 
 
 def resnet34(in_channels: int = 3, classes: int = 10, stem: Stem = "cifar") -> ResNet:
-    """ResNet-34: 21.3 M parameters."""
+    """Build a ResNet-34 (21.3 M parameters)."""
     return ResNet(BasicBlock, (3, 4, 6, 3), in_channels, classes, stem)
 
 
 def resnet50(in_channels: int = 3, classes: int = 10, stem: Stem = "cifar") -> ResNet:
-    """ResNet-50: 23.5 M parameters."""
+    """Build a ResNet-50 (23.5 M parameters)."""
     return ResNet(Bottleneck, (3, 4, 6, 3), in_channels, classes, stem)
 
 
 def resnet101(in_channels: int = 3, classes: int = 10, stem: Stem = "cifar") -> ResNet:
-    """ResNet-101: 42.5 M parameters."""
+    """Build a ResNet-101 (42.5 M parameters)."""
     return ResNet(Bottleneck, (3, 4, 23, 3), in_channels, classes, stem)
 
 
 def resnet152(in_channels: int = 3, classes: int = 10, stem: Stem = "cifar") -> ResNet:
-    """ResNet-152: 58.2 M parameters."""
+    """Build a ResNet-152 (58.2 M parameters)."""
     return ResNet(Bottleneck, (3, 8, 36, 3), in_channels, classes, stem)
 
 
@@ -131,13 +131,13 @@ def _stem_convolution(in_channels: int, stem: str) -> nn.Conv2d:
 
 
 def _stage(block: Block, inputs: int, width: int, depth: int, stride: int) -> nn.Sequential:
-    """`depth` blocks, of which the first has the stride."""
+    """Return `depth` blocks, the first of which has the stride."""
     rest = [block(width * block.expansion, width, 1) for _ in range(depth - 1)]
     return nn.Sequential(block(inputs, width, stride), *rest)
 
 
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
-    """The input itself where shapes agree, otherwise its projection."""
+    """Return the identity where shapes agree, otherwise a projection."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
     projection = nn.Conv2d(inputs, outputs, kernel_size=1, stride=stride, bias=False)

@@ -28,7 +28,7 @@ class CifarBlock(nn.Module):
         return F.relu(out + self._shortcut(x), inplace=True)
 
     def _shortcut(self, x: Tensor) -> Tensor:
-        """Every `stride`-th pixel, with channels of zeros before and after."""
+        """Return every `stride`-th pixel, with channels of zeros before and after."""
         if self.stride == 1 and self.new_channels == 0:
             return x
         before = self.new_channels // 2
@@ -38,7 +38,7 @@ class CifarBlock(nn.Module):
 
 @final
 class CifarResNet(nn.Module):
-    """`depth` = 6n + 2 layers: three stages of n blocks with 16, 32 and 64 channels."""
+    """ResNet with `depth` = 6n + 2 layers: three stages of n blocks, of 16, 32 and 64 channels."""
 
     def __init__(self, depth: int, in_channels: int = 3, classes: int = 10) -> None:
         super().__init__()
@@ -61,32 +61,32 @@ class CifarResNet(nn.Module):
 
 
 def resnet20(in_channels: int = 3, classes: int = 10) -> CifarResNet:
-    """ResNet-20: 0.27 M parameters."""
+    """Build a ResNet-20 (0.27 M parameters)."""
     return CifarResNet(20, in_channels, classes)
 
 
 def resnet32(in_channels: int = 3, classes: int = 10) -> CifarResNet:
-    """ResNet-32: 0.46 M parameters."""
+    """Build a ResNet-32 (0.46 M parameters)."""
     return CifarResNet(32, in_channels, classes)
 
 
 def resnet44(in_channels: int = 3, classes: int = 10) -> CifarResNet:
-    """ResNet-44: 0.66 M parameters."""
+    """Build a ResNet-44 (0.66 M parameters)."""
     return CifarResNet(44, in_channels, classes)
 
 
 def resnet56(in_channels: int = 3, classes: int = 10) -> CifarResNet:
-    """ResNet-56: 0.85 M parameters."""
+    """Build a ResNet-56 (0.85 M parameters)."""
     return CifarResNet(56, in_channels, classes)
 
 
 def resnet110(in_channels: int = 3, classes: int = 10) -> CifarResNet:
-    """ResNet-110: 1.7 M parameters."""
+    """Build a ResNet-110 (1.7 M parameters)."""
     return CifarResNet(110, in_channels, classes)
 
 
 def _stage(inputs: int, outputs: int, blocks: int, stride: int) -> nn.Sequential:
-    """`blocks` blocks, of which the first has the stride."""
+    """Return `blocks` blocks, the first of which has the stride."""
     rest = [CifarBlock(outputs, outputs, 1) for _ in range(blocks - 1)]
     return nn.Sequential(CifarBlock(inputs, outputs, stride), *rest)
 

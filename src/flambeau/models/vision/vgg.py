@@ -43,7 +43,7 @@ class VGG(nn.Module):
         super().__init__()
         if depth not in STAGES:
             raise ConfigError(f"depth={depth}: must be one of {', '.join(map(str, STAGES))}")
-        # Rounding sizes up keeps a pixel of images that five poolings would make vanish.
+        # Rounding sizes up keeps a pixel of images that five poolings would reduce to nothing.
         pool_up = head == "small"
         self.features = nn.Sequential(*_layers(STAGES[depth], in_channels, batch_norm, pool_up))
         self.avgpool = nn.AdaptiveAvgPool2d(7 if head == "imagenet" else 1)
@@ -57,42 +57,42 @@ class VGG(nn.Module):
 
 
 def vgg11(in_channels: int = 3, classes: int = 10, head: Head = "small") -> VGG:
-    """VGG-11: 9.2 M parameters."""
+    """Build a VGG-11 (9.2 M parameters)."""
     return VGG(11, in_channels, classes, head)
 
 
 def vgg11_bn(in_channels: int = 3, classes: int = 10, head: Head = "small") -> VGG:
-    """VGG-11 with batch normalisation."""
+    """Build a VGG-11 with batch normalisation."""
     return VGG(11, in_channels, classes, head, batch_norm=True)
 
 
 def vgg13(in_channels: int = 3, classes: int = 10, head: Head = "small") -> VGG:
-    """VGG-13: 9.4 M parameters."""
+    """Build a VGG-13 (9.4 M parameters)."""
     return VGG(13, in_channels, classes, head)
 
 
 def vgg13_bn(in_channels: int = 3, classes: int = 10, head: Head = "small") -> VGG:
-    """VGG-13 with batch normalisation."""
+    """Build a VGG-13 with batch normalisation."""
     return VGG(13, in_channels, classes, head, batch_norm=True)
 
 
 def vgg16(in_channels: int = 3, classes: int = 10, head: Head = "small") -> VGG:
-    """VGG-16: 14.7 M parameters."""
+    """Build a VGG-16 (14.7 M parameters)."""
     return VGG(16, in_channels, classes, head)
 
 
 def vgg16_bn(in_channels: int = 3, classes: int = 10, head: Head = "small") -> VGG:
-    """VGG-16 with batch normalisation."""
+    """Build a VGG-16 with batch normalisation."""
     return VGG(16, in_channels, classes, head, batch_norm=True)
 
 
 def vgg19(in_channels: int = 3, classes: int = 10, head: Head = "small") -> VGG:
-    """VGG-19: 20.0 M parameters."""
+    """Build a VGG-19 (20.0 M parameters)."""
     return VGG(19, in_channels, classes, head)
 
 
 def vgg19_bn(in_channels: int = 3, classes: int = 10, head: Head = "small") -> VGG:
-    """VGG-19 with batch normalisation."""
+    """Build a VGG-19 with batch normalisation."""
     return VGG(19, in_channels, classes, head, batch_norm=True)
 
 

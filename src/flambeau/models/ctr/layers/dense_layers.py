@@ -1,4 +1,4 @@
-"""Layers one after the other, as towers, experts and the tops of recommender models are."""
+"""A stack of linear layers, as in towers, experts and the tops of recommender models."""
 
 from collections.abc import Sequence
 
@@ -15,10 +15,10 @@ def dense_layers(
     dropout: float = 0.0,
     base_rate: float | None = None,
 ) -> nn.Sequential:
-    """Linear layers with ReLU (and dropout) between `inputs` and the last of `hidden`.
+    """Return linear layers with ReLU (and dropout) from `inputs` to the last of `hidden`.
 
-    With `outputs` a last linear layer without ReLU follows, which gives logits that begin at
-    `base_rate` if there is one. [..., inputs] -> [..., outputs]
+    With `outputs`, a last linear layer without ReLU follows, which returns logits that start at
+    `base_rate`, if given. [..., inputs] -> [..., outputs]
     """
     if inputs < 1 or any(size < 1 for size in hidden):
         raise ModelError(f"layers of {inputs} inputs and {list(hidden)}: each must be at least 1")

@@ -1,4 +1,4 @@
-"""The numbers beside the ids: what models accept, and how they go in."""
+"""Dense values: which numbers models accept next to ids, and how they are used."""
 
 from typing import final
 
@@ -9,18 +9,19 @@ from flambeau.errors import ModelError
 
 
 def checked(count: int) -> int:
-    """The number of dense values in a row, if there can be so many."""
+    """Return the number of dense values in a row; raise `ModelError` if it is negative."""
     if count < 0:
         raise ModelError(f"dense={count}: how many numbers a row has, or 0 for none")
     return count
 
 
 def ready(dense: Tensor | None, like: Tensor, count: int) -> Tensor:
-    """The dense values [rows, count] as floating-point numbers, as many rows as `like` has.
+    """Return the dense values [rows, count] as floating-point numbers, with the rows of `like`.
 
-    Integers are converted. Missing values, scales and NaN are the business of who makes the data.
+    Integers are converted. Missing values, scaling and NaN must be handled when data is prepared.
+    Raises `ModelError` for another shape.
     """
-    rows = like.shape[0]  # not len(), which a graph would keep as a constant
+    rows = like.shape[0]  # not len(), which an exported graph would keep as a constant
     if dense is None:
         if count:
             raise ModelError(
@@ -39,7 +40,7 @@ def ready(dense: Tensor | None, like: Tensor, count: int) -> Tensor:
 
 
 def beside(rows: Tensor, dense: Tensor | None, count: int) -> Tensor:
-    """The fields' rows [rows, fields, dim] in a line, and the dense values behind them.
+    """Return the fields' rows [rows, fields, dim] flattened, followed by the dense values.
 
     [rows, fields * dim + count]
     """
@@ -57,6 +58,6 @@ class DenseVectors(nn.Module):
         self.vectors = nn.Parameter(torch.empty(dense, dim).uniform_(-0.05, 0.05))
 
     def forward(self, rows: Tensor, dense: Tensor | None) -> Tensor:
-        """The rows of all fields, the dense ones last. [rows, fields + dense, dim]"""
+        """Return the rows of all fields, the dense ones last. [rows, fields + dense, dim]"""
         numbers = ready(dense, rows, len(self.vectors))
         return torch.cat([rows, numbers[:, :, None] * self.vectors], dim=1)

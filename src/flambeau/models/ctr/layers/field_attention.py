@@ -1,4 +1,4 @@
-"""An attention net over fields."""
+"""A model with attention over fields."""
 
 from collections.abc import Sequence
 from typing import final
@@ -19,7 +19,7 @@ from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings,
 class FieldAttention(nn.Module):
     """Linear part + MLP([attention(x), dense]), with scaled attention of `heads` heads.
 
-    The heads share `embedding_dim` between them, which they must divide.
+    `heads` must divide `embedding_dim`; each head has `embedding_dim / heads` numbers.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class FieldAttention(nn.Module):
         self.deep = Perceptron(fields * embedding_dim + dense, hidden, 1, dropout, batch_norm)
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """Logits. [rows]"""
+        """Return logits [rows]."""
         seen = self.attention(self.embeddings(ids))
         deep = self.deep(beside(seen, dense, self.dense)).squeeze(1)
         logits: Tensor = self.linear(ids, dense) + deep

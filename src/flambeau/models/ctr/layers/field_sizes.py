@@ -1,4 +1,4 @@
-"""How many values the fields of a model have, and which of them are few."""
+"""The number of values of each field, and which fields have few."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -8,17 +8,17 @@ from flambeau.config.plural import number_of
 from flambeau.embeddings.small_fields import SmallFields
 from flambeau.errors import ModelError
 
-#: `sizes=` of the models: how many values each field has, in the order of the fields; by name, as
-#: `Pipeline.sizes_` has them, or as a list.
+#: `sizes=` of the models: number of values of each field, in the order of the fields; by name, as
+#: in `Pipeline.sizes_`, or as a list.
 FieldSizes = Mapping[str, int] | Sequence[int]
 
 
 def small_fields(
     fields: int | None, sizes: FieldSizes | None, dense_below: int | None
 ) -> SmallFields | None:
-    """Those fields that have fewer than `dense_below` values; None if there are none.
+    """Return the fields with fewer than `dense_below` values; None if there are none.
 
-    Without `dense_below`, sizes are only checked: tables need none.
+    Without `dense_below`, sizes are only checked: tables do not need them.
     """
     if sizes is None:
         if dense_below is not None:

@@ -1,4 +1,4 @@
-"""How recommender models look ids up: one table for all fields."""
+"""Embeddings of the fields of recommender models: one table for all fields."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -18,17 +18,17 @@ Ids = Tensor | Jagged
 
 @final
 class FieldEmbedding(nn.Module):
-    """Rows [rows, fields, dim] for the ids of a batch, whatever form they come in.
+    """Rows [rows, fields, dim] for the ids of a batch, in any of these forms.
 
     - a tensor [rows, fields]: one id in each field;
     - a `Jagged` of `fields` bags in a row: several ids in a field are summed, a missing one is 0;
-    - a `Jagged` of one bag in a row whose ids know their fields (libffm): grouped by field;
+    - a `Jagged` of one bag in a row whose ids record their fields (libffm): grouped by field;
     - a `Jagged` of one bag in a row with as many ids as there are fields (libsvm, dummy).
 
     Values of ids multiply their rows. `table` are further settings of the table, by name
-    (`initializer`, `optimizer`, `admission`, ...). `prefetch` is the name under which `forward` of
-    the model gets the ids. The fields that are `small` have weights of the model (`dense`) instead
-    of rows in the table (`rows`).
+    (`initializer`, `optimizer`, `admission`, ...). `prefetch` is the name of the model's `forward`
+    argument with the ids. `small` fields have weights in the model (`dense`) instead of rows in the
+    table (`rows`).
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class FieldEmbedding(nn.Module):
             )
         if dim < 1:
             raise ModelError(f"embedding_dim={dim}: must be at least 1")
-        # Loads Numba, which models without tables do without.
+        # Loads Numba, which models without tables do not need.
         from flambeau.embeddings import SparseEmbedding
         from flambeau.embeddings.dense_fields import DenseFields
 
@@ -65,11 +65,11 @@ class FieldEmbedding(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        if not hasattr(self, "dense"):  # saved before there were small fields
+        if not hasattr(self, "dense"):  # saved before small fields existed
             self.dense, self._runs = None, []
 
     def forward(self, ids: Ids) -> Tensor:
-        """One row for each field. [rows, fields, dim]"""
+        """Return one row for each field. [rows, fields, dim]"""
         if isinstance(ids, Tensor):
             ids = as_rows(ids)
         rows: Tensor | None = None if self.rows is None else self.rows(ids)
@@ -81,7 +81,7 @@ class FieldEmbedding(nn.Module):
 
 
 def _runs(places: Sequence[int], fields: int) -> list[tuple[int, int, int]]:
-    """Which fields follow each other in one kind: (1 if dense, start, stop) among that kind."""
+    """Return runs of consecutive fields of one kind: (1 if dense, start, stop) within the kind."""
     runs: list[tuple[int, int, int]] = []
     done = [0, 0]
     for kind, group in groupby(int(field in places) for field in range(fields)):
@@ -92,7 +92,7 @@ def _runs(places: Sequence[int], fields: int) -> list[tuple[int, int, int]]:
 
 
 def as_rows(ids: Tensor) -> Tensor:
-    """Ids [rows, n]; of one column [rows], n is 1."""
+    """Return ids as [rows, n]; one column [rows] becomes [rows, 1]."""
     if ids.dim() not in (1, 2):
         raise ModelError(f"ids have shape {tuple(ids.shape)}; give [rows, fields]")
     return ids[:, None] if ids.dim() == 1 else ids

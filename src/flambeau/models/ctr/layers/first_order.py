@@ -15,9 +15,9 @@ from flambeau.models.ctr.layers.table_settings import LINEAR, TableSettings, set
 
 @final
 class FirstOrder(nn.Module):
-    """A bias, a weight for each id (table "linear") and one for each dense value.
+    """Bias, a weight for each id (table "linear") and one for each dense value.
 
-    All weights begin with zero, the bias with the logit of `base_rate`. Without `fields`, a row has
+    All weights start at zero, and the bias at the logit of `base_rate`. Without `fields`, a row has
     any number of ids.
     """
 
@@ -42,7 +42,7 @@ class FirstOrder(nn.Module):
         self.weight = nn.Parameter(torch.zeros(dense)) if dense else None
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """b + sum_i w_i x_i. [rows]"""
+        """Return b + sum_i w_i x_i. [rows]"""
         found = self.ids(ids)
         weights = found if isinstance(found, Tensor) else found[0]
         out = weights.flatten(1).sum(1) + self.bias

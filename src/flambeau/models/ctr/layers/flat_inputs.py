@@ -1,4 +1,4 @@
-"""What a row has besides its history: ids of fields and numbers, in one vector."""
+"""The inputs of a row other than its history: ids of fields and numbers, in one vector."""
 
 from typing import Any, final
 
@@ -12,10 +12,10 @@ from flambeau.models.ctr.layers.fields import FieldEmbedding, Ids
 
 @final
 class FlatInputs(nn.Module):
-    """Rows [rows, width] of the fields' embeddings and the dense columns beside each other.
+    """Embeddings of the fields and the dense columns, concatenated to [rows, width].
 
     `width` is `fields * dim + dense`. The arguments are those of `FieldEmbedding`; ids of one field
-    may be [rows]. `dense_name` is what `forward` of the model calls the numbers, for messages.
+    may be [rows]. `dense_name` is the name of the model's argument for numbers, for messages.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class FlatInputs(nn.Module):
         self._dense_name = dense_name
 
     def forward(self, ids: Ids, dense: Tensor | None = None) -> Tensor:
-        """One vector for each row."""
+        """Return one vector for each row. [rows, width]"""
         if isinstance(ids, Tensor) and ids.dim() == 1:
             ids = ids[:, None]
         embedded = self.embedding(ids).flatten(1)

@@ -1,4 +1,4 @@
-"""Histories: the items that a row's user had to do with before, the oldest first."""
+"""Histories: the items that a row's user interacted with before, the oldest first."""
 
 from typing import final
 
@@ -14,11 +14,11 @@ from flambeau.models.ctr.layers.fields import Ids
 
 @final
 class HistoryEmbedding(nn.Module):
-    """Rows of the items' own table for histories, padded, and where there are any.
+    """Rows of the items' table for histories, padded, with a mask.
 
-    A history is a `Jagged` of one bag in a row, or a tensor [rows, length]; in a tensor, `padding`
-    is the id that stands for nothing. Only the last `length` items count. `prefetch` is the name
-    under which `forward` of the model gets the histories.
+    A history is a `Jagged` of one bag in a row, or a tensor [rows, length], in which the id
+    `padding` marks empty places. Only the last `length` items count. `prefetch` is the name of the
+    model's `forward` argument with the histories.
     """
 
     def __init__(
@@ -31,14 +31,14 @@ class HistoryEmbedding(nn.Module):
         super().__init__()
         if length is not None and length < 1:
             raise ModelError(f"length={length}: a history needs room for at least 1 item")
-        # Loads Numba, which models without tables do without.
+        # Loads Numba, which models without tables do not need.
         from flambeau.embeddings import SparseEmbedding
 
         self.length, self.padding = length, padding
         self.rows = SparseEmbedding(items, "none", prefetch=prefetch)
 
     def forward(self, history: Ids) -> tuple[Tensor, Tensor]:
-        """Rows [rows, longest, dim] with zeros behind, and which are items [rows, longest]."""
+        """Return rows [rows, longest, dim], zero-padded, and their mask [rows, longest]."""
         from flambeau.embeddings import SparseEmbedding
 
         bags = history if isinstance(history, Jagged) else from_rows(history)
@@ -49,7 +49,7 @@ class HistoryEmbedding(nn.Module):
             )
         if self.padding is not None:
             bags = without(bags, self.padding)
-        # The graph of an export is given the rows of whole histories, and looks nothing up.
+        # The graph of an export receives the rows of whole histories, and looks nothing up.
         looks_up = isinstance(self.rows, SparseEmbedding)
         if self.length is not None and looks_up:
             bags = newest(bags, self.length)
@@ -60,13 +60,13 @@ class HistoryEmbedding(nn.Module):
 
 
 def without(bags: Jagged, id: int) -> Jagged:
-    """The bags without one id."""
+    """Return the bags without one id."""
     kept = bags.ids != id
     return bags if bool(kept.all()) else _kept(bags, kept)
 
 
 def newest(bags: Jagged, length: int) -> Jagged:
-    """The last `length` ids of each bag."""
+    """Return the last `length` ids of each bag."""
     if not len(bags.ids) or int(bags.lengths.max()) <= length:
         return bags
     ends = torch.repeat_interleave(bags.offsets[1:], bags.lengths)
@@ -75,10 +75,10 @@ def newest(bags: Jagged, length: int) -> Jagged:
 
 
 def newest_rows(rows: Tensor, mask: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """The last `length` of padded rows [rows, longest, dim], and which of them there are."""
+    """Return the last `length` of padded rows [rows, longest, dim], and their mask."""
     lengths = mask.sum(dim=1, keepdim=True)
     places = (lengths - length).clamp(min=0) + torch.arange(length, device=mask.device)
-    # One more place than the longest has, for those that are not there.
+    # Add a row of zeros behind the longest, for items that are missing.
     rows = pad(rows, (0, 0, 0, 1))
     found = torch.minimum(places, lengths)[:, :, None].expand(-1, -1, rows.shape[2])
     return rows.gather(1, found), places < lengths
@@ -94,8 +94,8 @@ def _kept(bags: Jagged, kept: Tensor) -> Jagged:
 class ItemEmbedding(nn.Module):
     """Rows of the items' table for the items themselves.
 
-    Tensors [rows] or [rows, candidates] give a row each; a `Jagged` gives the sum of a bag, and
-    zeros for an item that is missing.
+    Tensors [rows] or [rows, candidates] give one row per item; a `Jagged` gives the sum of each
+    bag, and zeros for a missing item.
     """
 
     def __init__(self, items: TableSpec, prefetch: str = "item") -> None:
@@ -106,6 +106,6 @@ class ItemEmbedding(nn.Module):
         self.sums = SparseEmbedding(items, "sum")
 
     def forward(self, item: Ids) -> Tensor:
-        """[*item.shape, dim]; [rows, dim] for a `Jagged`."""
+        """Return rows [*item.shape, dim]; [rows, dim] for a `Jagged`."""
         found: Tensor = self.sums(item) if isinstance(item, Jagged) else self.each(item)
         return found

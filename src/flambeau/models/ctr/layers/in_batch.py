@@ -1,4 +1,4 @@
-"""Each row's item against the items of the other rows of the batch."""
+"""Scores of each row's item against the items of the other rows of the batch."""
 
 import math
 from typing import final
@@ -15,13 +15,14 @@ from flambeau.models.ctr.layers.item_frequency import ItemFrequency
 class InBatchLogits(nn.Module):
     """Logits [rows, rows] of users and items, for `loss="in_batch_softmax"`.
 
-    Row i has user i's scores for all items of the batch; its own is on the diagonal, as it is. In
-    training the others are corrected for how often they come as negatives (logQ): popular items
-    would else be pushed away. Another row's copy of the same item is no negative, and gets -inf.
-    In evaluation there is no correction, and each item is there once: ranks are those that serving
-    will give.
+    Row i has user i's scores for all items of the batch; its own, on the diagonal, is unchanged. In
+    training the others are corrected for how often they occur as negatives (logQ), since training
+    would otherwise push popular items away. The same item in another row is not a negative, and
+    gets -inf. In evaluation there is no correction, and each item occurs once: ranks are those that
+    serving would give.
 
-    The frequency of items is estimated on the way, unless the rows say it (`probability`).
+    The frequency of items is estimated during training, unless the data provides it
+    (`probability`).
     """
 
     def __init__(
@@ -37,15 +38,16 @@ class InBatchLogits(nn.Module):
             raise ModelError(f"temperature={temperature}: give a number above 0, such as 0.05")
         self.temperature = temperature
         self.frequency = ItemFrequency(buckets, rate) if correct else None
-        #: Give the diagonal alone [rows], which needs no ids.
+        #: Return only the diagonal [rows], which needs no ids.
         self.pairs_only = False
 
     def forward(
         self, users: Tensor, items: Tensor, item: Tensor | Jagged, probability: Tensor | None = None
     ) -> Tensor:
-        """Logits for vectors [rows, dim] of users and items; `item` has the items' ids.
+        """Return logits for vectors [rows, dim] of users and items.
 
-        They are [rows], or those of the first of several fields.
+        `item` are the items' ids [rows], or ids [rows, fields], of which the first identifies an
+        item.
         """
         if self.pairs_only:
             return (users * items).sum(dim=1) / self.temperature
@@ -55,12 +57,12 @@ class InBatchLogits(nn.Module):
             logits = logits + self._correction(ids, probability)
         again = ids[:, None] == ids
         if not self.training:
-            again |= again.tril(-1).any(dim=1)  # items that an earlier row has
+            again |= again.tril(-1).any(dim=1)  # items of earlier rows
         again.fill_diagonal_(False)
         return logits.masked_fill(again, -torch.inf)
 
     def _correction(self, ids: Tensor, probability: Tensor | None) -> Tensor:
-        # The softmax does not change when a whole row is shifted: the diagonal is left alone.
+        # Shifting a whole row does not change its softmax: the diagonal stays unchanged.
         assert self.frequency is not None
         if probability is None:
             self.frequency.count(ids)
@@ -76,7 +78,7 @@ class InBatchLogits(nn.Module):
 
 
 def score_pairs_only(model: nn.Module) -> None:
-    """Have a model give each row's own score [rows], which is all that predictions show."""
+    """Make a model return only each row's own score [rows], which is what predictions need."""
     for module in model.modules():
         if isinstance(module, InBatchLogits):
             module.pairs_only = True

@@ -1,4 +1,4 @@
-"""How often items come, estimated from the batches that pass."""
+"""How often items occur, estimated from the batches of training."""
 
 from typing import final
 
@@ -7,17 +7,17 @@ from torch import Tensor, nn
 
 from flambeau.errors import ModelError
 
-#: Odd numbers to multiply ids with; the upper bits of the product are well mixed.
+#: Odd factors for multiplying ids; the upper bits of the product are well mixed.
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 
 
 @final
 class ItemFrequency(nn.Module):
-    """The share of each item among the rows, as a moving average over about `1 / rate` batches.
+    """Share of each item among the rows, as a moving average over about `1 / rate` batches.
 
     Shares are kept in `buckets` (a power of 2) by two hashes of the id, of which the smaller one
-    counts, so any number of items takes the same memory. Until there were `1 / rate` batches it is
-    the mean of all. What workers saw is averaged like other statistics, as it should be.
+    counts, so memory does not depend on the number of items. During the first `1 / rate` batches it
+    is the mean of all. Like other running statistics, it is averaged over workers.
     """
 
     shares: Tensor
@@ -35,7 +35,7 @@ class ItemFrequency(nn.Module):
 
     @torch.no_grad()
     def count(self, ids: Tensor) -> None:
-        """Take in the items [rows] of a batch."""
+        """Count the items [rows] of a batch."""
         if not len(ids):
             return
         self.batches += 1
@@ -46,7 +46,7 @@ class ItemFrequency(nn.Module):
             shares.index_add_(0, places, each)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """The estimated share of each item [rows]; 0 for one that never came."""
+        """Return the estimated share of each item [rows]; 0 for one that was never counted."""
         places = self._places(ids)
         found = [shares[place] for shares, place in zip(self.shares, places, strict=True)]
         return torch.stack(found).amin(dim=0)
@@ -57,5 +57,5 @@ class ItemFrequency(nn.Module):
 
 
 def _signed(bits: int) -> int:
-    """64 bits as the int64 that torch knows them by."""
+    """Return 64 bits as the int64 that torch uses for them."""
     return bits - (1 << 64) if bits >= 1 << 63 else bits

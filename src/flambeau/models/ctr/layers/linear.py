@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 @final
 class Linear(nn.Linear):
-    """`nn.Linear`, followed by ReLU if `relu` is set.
+    """Layer `nn.Linear`, followed by ReLU if `relu` is set.
 
-    ReLU is part of the layer, not a module of its own, so parameters of the layers of a
-    perceptron are named `layers.0`, `layers.1` and so on. Weights begin as Glorot and Bengio (2010)
-    have them, and biases with zero.
+    ReLU is part of the layer, not a separate module, so parameters of the layers of a perceptron
+    are named `layers.0`, `layers.1` and so on. Weights are initialised as in Glorot and Bengio
+    (2010), and biases with zero.
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, *, relu: bool = False) -> None:
@@ -26,7 +26,7 @@ class Linear(nn.Linear):
             nn.init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """[..., inputs] to [..., outputs]"""
+        """Return the outputs [..., outputs] of `input` [..., inputs]."""
         out = super().forward(input)
         return torch.relu_(out) if self.relu else out
 

@@ -1,4 +1,4 @@
-"""Inner products of all pairs and their gradient, each in one pass over memory.
+"""Kernels for the inner products of all pairs and their gradient, each in one pass over memory.
 
 The vectors of a row are `first` [rows, dim], if it is not empty, and `vectors` [rows, n, dim].
 """
@@ -10,21 +10,21 @@ import numpy as np
 from flambeau.kernels.compiled import kernel
 from flambeau.kernels.simd import LANES, copy, load, multiply_add, spread, store, zeros
 
-#: How many vectors are multiplied at a time: as many sums are in registers. A divisor of LANES.
+#: Vectors that are multiplied at a time, one sum per register. A divisor of LANES.
 _TOGETHER = 4
 
 
 @kernel
 def products_of_pairs(first: Any, vectors: Any, out: Any) -> None:
-    """`out` [rows, ...] becomes `first`, then <x_i, x_j> of all pairs i < j."""
+    """Write `first`, then <x_i, x_j> of all pairs i < j, to `out` [rows, ...]."""
     rows, fields, dim = vectors.shape
     beside, width = first.shape[1], out.shape[1]
     leading = min(beside, 1)
     count = fields + leading
     blocks = (count + LANES - 1) // LANES
-    # Element k of as many vectors as one has lanes: [blocks, dim, LANES].
+    # Element k of LANES vectors at a time: [blocks, dim, LANES].
     turned = np.zeros(blocks * dim * LANES, np.float32)
-    # Products of each with all: [count, blocks, LANES], and space for what is read too far.
+    # Products of each with all: [count, blocks, LANES], and space for reads past the end.
     across = blocks * LANES
     matrix = np.zeros((across + 1) * across, np.float32)
     line = np.zeros(width + LANES, np.float32)
@@ -53,7 +53,7 @@ def products_of_pairs(first: Any, vectors: Any, out: Any) -> None:
                 store(matrix, at + across * 3, four)
         at = beside
         for i in range(count - 1):
-            # What is written too far is overwritten by the next.
+            # Values written past the end are overwritten by the next i.
             for j in range(i + 1, count, LANES):
                 store(line, at + j - i - 1, load(matrix, i * across + j))
             at += count - 1 - i
@@ -64,12 +64,12 @@ def products_of_pairs(first: Any, vectors: Any, out: Any) -> None:
 def gradients_of_pairs(
     grads: Any, first: Any, vectors: Any, of_first: Any, of_vectors: Any
 ) -> None:
-    """`of_first` and `of_vectors` become the gradients, from those of the result."""
+    """Write the gradients to `of_first` and `of_vectors`, from those of the result."""
     rows, fields, dim = vectors.shape
     beside, width = first.shape[1], grads.shape[1]
     leading = min(beside, 1)
     count = fields + leading
-    # As many elements of each vector as one has lanes.
+    # LANES elements of each vector at a time.
     given = np.zeros(count * LANES, np.float32)
     found = np.zeros(count * LANES, np.float32)
     pieces = 1 if dim == LANES else fields

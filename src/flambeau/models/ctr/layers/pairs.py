@@ -1,4 +1,4 @@
-"""All pairs of the fields' rows [rows, fields, dim]."""
+"""Products of all pairs of the fields' rows [rows, fields, dim]."""
 
 from typing import Any
 
@@ -6,24 +6,24 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-#: Multiplications from which on the kernels save more time than calling them takes.
+#: Number of multiplications from which kernels save more time than calling them takes.
 _LARGE = 1 << 23
 
 
 def sum_of_products(rows: Tensor) -> Tensor:
-    """sum_{i<j} <x_i, x_j>, in time linear in the fields (Rendle 2010, lemma 3.1). [rows]"""
+    """Return sum_{i<j} <x_i, x_j>, in time linear in the fields (Rendle 2010, lemma 3.1). [rows]"""
     return half_difference(rows.sum(1), rows.square().sum(1))
 
 
 def half_difference(total: Tensor, squares: Tensor) -> Tensor:
-    """The same from sum_i x_i and sum_i x_i^2, both [rows, dim]. [rows]"""
+    """Return the same from sum_i x_i and sum_i x_i^2, both [rows, dim]. [rows]"""
     return 0.5 * (total.square() - squares).sum(1)
 
 
 def inner_products(rows: Tensor, first: Tensor | None = None) -> Tensor:
-    """<x_i, x_j> for all i < j, in the order of `pair_indices`. [rows, pairs]
+    """Return <x_i, x_j> for all i < j, in the order of `pair_indices`. [rows, pairs]
 
-    `first` [rows, dim] is a vector before the others, and stands before the products, too.
+    `first` [rows, dim] is a vector before the others, and is placed before the products as well.
     """
     if rows.requires_grad and torch.is_grad_enabled():
         return _InnerProducts.apply(rows, first)  # type: ignore[no-any-return,no-untyped-call]
@@ -46,7 +46,7 @@ def _all_vectors(rows: Tensor, first: Tensor | None) -> Tensor:
 def kernels_gain(rows: Tensor) -> bool:
     """Return whether the kernels are faster than torch for these rows.
 
-    They are for large float32 batches in a process of one thread on a CPU, as workers are; with
+    They are for large float32 batches in a process of one thread on a CPU, such as workers; with
     several threads torch is faster.
     """
     return (
@@ -60,7 +60,7 @@ def kernels_gain(rows: Tensor) -> bool:
 
 
 class _InnerProducts(Function):
-    """Its gradient is one product with a symmetric matrix, where torch's would be two."""
+    """Inner products with a gradient of one product with a symmetric matrix; torch needs two."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, first: Tensor | None) -> Tensor:
@@ -94,7 +94,7 @@ def _gradients(grads: Tensor, rows: Tensor, first: Tensor | None) -> tuple[Tenso
 
 
 def _by_kernel(rows: Tensor, first: Tensor | None) -> Tensor:
-    # Loads Numba, which models that are not trained do without.
+    # Loads Numba, which models that are not trained do not need.
     from flambeau.models.ctr.layers.pair_kernels import products_of_pairs
 
     before = _nothing(rows) if first is None else first
@@ -125,17 +125,17 @@ def _array(tensor: Tensor) -> Any:
 
 
 def element_products(rows: Tensor) -> Tensor:
-    """x_i * x_j, element by element, for all i < j. [rows, pairs, dim]"""
+    """Return x_i * x_j, element-wise, for all i < j. [rows, pairs, dim]"""
     one, other = pair_indices(rows.shape[1], rows.device)
     return rows.index_select(1, one) * rows.index_select(1, other)
 
 
 def pair_indices(fields: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """i and j of all pairs i < j: (0, 1), (0, 2), ..., (1, 2), ..."""
+    """Return i and j of all pairs i < j: (0, 1), (0, 2), ..., (1, 2), ..."""
     one, other = torch.triu_indices(fields, fields, offset=1, device=device)
     return one, other
 
 
 def pair_count(fields: int) -> int:
-    """How many pairs there are."""
+    """Return the number of pairs."""
     return fields * (fields - 1) // 2

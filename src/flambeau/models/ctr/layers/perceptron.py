@@ -14,7 +14,7 @@ from flambeau.models.ctr.layers.linear import Linear
 class Perceptron(nn.Module):
     """Linear layers of the sizes `hidden`, each with ReLU; with `outputs`, one more without.
 
-    `batch_norm` normalises before each ReLU, `dropout` is the share that is left out behind it.
+    `batch_norm` normalises before each ReLU; `dropout` is the share of values dropped after it.
     `width` is that of the result: `outputs`, or the last hidden size.
     """
 
@@ -43,13 +43,13 @@ class Perceptron(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[rows, inputs] to [rows, width]"""
+        """Return the outputs [rows, width] of `x` [rows, inputs]."""
         out: Tensor = self.layers(x)
         return out
 
     @property
     def output_bias(self) -> nn.Parameter:
-        """That of the last layer."""
+        """Bias of the last layer."""
         last = self.layers[-1]
         assert isinstance(last, Linear), "made with outputs="
         return last.bias

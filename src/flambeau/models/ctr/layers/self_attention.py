@@ -1,4 +1,4 @@
-"""Fields that look at each other."""
+"""Self-attention over fields."""
 
 from typing import final
 
@@ -32,7 +32,7 @@ class SelfAttention(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """[rows, fields, dim] to [rows, fields, width]"""
+        """Return the attention's output [rows, fields, width] for `x` [rows, fields, dim]."""
         dropout = self.dropout if self.training else 0.0
         heads = F.scaled_dot_product_attention(
             self._split(self.query(x)),
@@ -44,6 +44,6 @@ class SelfAttention(nn.Module):
         return torch.relu(heads.transpose(1, 2).flatten(2) + self.residual(x))
 
     def _split(self, x: Tensor) -> Tensor:
-        """[rows, fields, width] to [rows, heads, fields, head_dim]"""
+        """Reshape [rows, fields, width] to [rows, heads, fields, head_dim]."""
         rows, fields, _ = x.shape
         return x.view(rows, fields, self.heads, self.width // self.heads).transpose(1, 2)

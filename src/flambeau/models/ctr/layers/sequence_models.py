@@ -1,4 +1,4 @@
-"""The models for histories, several tasks and retrieval, by name."""
+"""Models for histories, several tasks and retrieval, by name."""
 
 from collections.abc import Callable
 

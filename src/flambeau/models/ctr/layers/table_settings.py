@@ -9,13 +9,13 @@ from flambeau.errors import ModelError
 
 EMBEDDINGS, LINEAR = "embeddings", "linear"
 
-#: `table=` of the models: settings of a `TableSpec` by name, for all tables of the model. Under the
-#: name of a table, `{"linear": {...}}`, they are for that one.
+#: `table=` of the models: settings of a `TableSpec` by name, for all tables of the model. Settings
+#: under the name of a table, `{"linear": {...}}`, apply to that table only.
 TableSettings = Mapping[str, Any]
 
 
 def settings_of(name: str, table: TableSettings | None) -> dict[str, Any]:
-    """Those of the table `name`. "linear" begins with zeros unless its own settings differ."""
+    """Return the settings of table `name`. "linear" starts with zeros by default."""
     _check(table or {})
     given = dict(table or {})
     own = {each: given.pop(each, {}) for each in (EMBEDDINGS, LINEAR)}[name]
