@@ -248,7 +248,7 @@ def test_what_is_neither_an_export_nor_a_run_is_no_base(tmp_path: Path) -> None:
 
 def test_computed_ids_are_looked_up_inside_or_not_at_all(tmp_path: Path) -> None:
     run = write_run(tmp_path, "Shifted")
-    with pytest.raises(ModelError, match=r"look-up 1 \(table 'ids'\) has ids that forward\(\)"):
+    with pytest.raises(ModelError, match=r"lookup 1 \(table 'ids'\) has ids that forward\(\)"):
         export(run, tmp_path / "out")
     export(run, tmp_path / "out", inside_mb=1)
     same(fb.Predictor.load(tmp_path / "out").predict(clicks()), truth(run))

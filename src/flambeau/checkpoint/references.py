@@ -131,7 +131,7 @@ def _wanted_step(run: RunDirectory, which: str) -> int:
     if match := _STEP.fullmatch(which):
         return int(match[1])
     if which not in ("best", "latest"):
-        raise ConfigError(f"{which!r} is no checkpoint; use 'best', 'latest' or 'step-N'")
+        raise ConfigError(f"{which!r} is not a checkpoint; use 'best', 'latest' or 'step-N'")
     pointer = best(run) if which == "best" else latest(run)
     if pointer is None:
         damaged = list(filter(None, map(damage, step_directories(run))))
@@ -140,7 +140,7 @@ def _wanted_step(run: RunDirectory, which: str) -> int:
         raise CheckpointError(f"{run.path} has no {which} checkpoint yet; train it first")
     if not pointer["step"] and not any(step_of(path) for path in checkpoints(run)):
         raise CheckpointError(
-            f"{run.path} has trained nothing: its only checkpoint is that of its beginning; train "
+            f"{run.path} has not trained yet: its only checkpoint is the initial one; train "
             "first (step-0 if untrained weights are wanted)"
         )
     return int(pointer["step"])

@@ -152,7 +152,7 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"{self.path} holds a run with other settings:\n  {lines}\n"
                 f"Only these may change on resume: {MAY_CHANGE}.\n"
-                "Choose another run_dir for a new run; init_from= starts it from this one's weights"
+                "Choose another run_dir for a new run; init_from= starts it from these weights"
             )
 
     def _saved(self) -> Mapping[str, Any]:

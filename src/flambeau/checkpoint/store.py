@@ -164,7 +164,7 @@ def _not_written(run: RunDirectory, step: int, error: OSError) -> str:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     reason = f"no space left in {run.path}" if full else f"cannot write in {run.path}: {error}"
     there = checkpoints(run)
-    last = f"{there[-1].name} is the last" if there else "there is none before it"
+    last = f"{there[-1].name} is the last" if there else "there is no earlier checkpoint"
     return f"{reason}; the checkpoint of step {step} was not written, {last}"
 
 

@@ -157,7 +157,7 @@ def _load_by_value(path: Path) -> Any:
     except Exception as error:
         raise ModelError(
             f"cannot load {path}: {type(error).__name__}: {error}; it needs the same modules and "
-            "versions as where it was saved"
+            "versions as when it was saved"
         ) from error
 
 

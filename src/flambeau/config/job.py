@@ -215,8 +215,8 @@ class JobSettings(Settings):
             )
         if isinstance(strategy, Hybrid) and self.compute.clip_norm is not None:
             raise ValueError(
-                "compute.clip_norm needs the norm of all gradients, which nobody has with Hybrid: "
-                "use clip= of the table optimizer and clip_value, or another strategy"
+                "compute.clip_norm needs the norm of all gradients, which no process has with "
+                "Hybrid: use clip= of the table optimizer and clip_value, or another strategy"
             )
         return self
 
@@ -276,8 +276,8 @@ class JobSettings(Settings):
                 if name not in ("loss", *self.metrics):
                     shown = ", ".join(("loss", *self.metrics))
                     raise ValueError(
-                        f"there is no metric '{name}' to watch; evaluated are {shown}: add it to "
-                        "metrics="
+                        f"there is no metric '{name}' to watch; available metrics: {shown}: add it "
+                        "to metrics="
                     )
         if self.evaluator and self.early_stopping is not None:
             raise ValueError("early_stopping needs the workers to evaluate; leave evaluator out")

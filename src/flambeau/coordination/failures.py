@@ -107,7 +107,7 @@ def of_stall(stall: Stall, seconds: float) -> list[Failure]:
     limit = f"for {seconds:g} seconds (recovery.progress_timeout)"
     names = ", ".join(spec.name for spec in stall.waiting)
     if stall.together:
-        cause, text = Cause.DEADLOCK, f"has made no step {limit}, and nor has any other worker"
+        cause, text = Cause.DEADLOCK, f"has made no step {limit}, and neither has any other worker"
     elif names:
         cause, text = Cause.STUCK, f"has made no step {limit}; waiting: {names}"
     else:

@@ -51,7 +51,7 @@ class Spoiled:
         names = ", ".join(f"worker {worker}" for worker in self.workers)
         return (
             f"the gradient of round {self.round} is not finite ({names}): lower the learning rate, "
-            "set clip_norm, or leave out such rounds with non_finite='skip'"
+            "set clip_norm, or skip such rounds with non_finite='skip'"
         )
 
 

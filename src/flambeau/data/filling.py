@@ -71,8 +71,8 @@ class Filling:
                 row = pc.index(column.is_null(), True).as_py()
                 raise DataError(
                     f"column '{name}' has no value in row {row} of the batch, and the model takes "
-                    f"it as numbers: fill={{'{name}': 0.0}} puts one there (fill=0.0 in all "
-                    "columns)"
+                    f"it as numbers: fill={{'{name}': 0.0}} replaces missing values "
+                    "(fill=0.0 those of all columns)"
                 )
 
     def _integers(self, schema: pa.Schema) -> set[str]:

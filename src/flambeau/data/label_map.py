@@ -35,7 +35,9 @@ def map_labels(label: Tensor, mapping: Mapping[float, float], column: str) -> Te
 def refuse_text(column: Column | None, what: str) -> None:
     """Raise `DataError` if a column has texts or lists where numbers are needed."""
     if isinstance(column, np.ndarray):
-        raise DataError(f"{what} holds text or lists, not numbers; make numbers of it in the data")
+        raise DataError(
+            f"{what} holds text or lists, not numbers; convert it to numbers in the data"
+        )
 
 
 def numbers_in(batch: Batch, name: str) -> Tensor:

@@ -27,7 +27,7 @@ class KeepNegatives:
         label = batch[self._label]
         if not isinstance(label, torch.Tensor) or label.numel() != batch.size:
             raise DataError(
-                f"keep_negatives leaves rows out by column '{self._label}', which must hold one "
+                f"keep_negatives drops rows by column '{self._label}', which must hold one "
                 "number in each row"
             )
         draws = np.random.default_rng([self._seed, batch.epoch, batch.index]).random(batch.size)

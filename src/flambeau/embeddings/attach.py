@@ -33,8 +33,8 @@ def begin_without_rows(model: nn.Module, *, others: bool) -> None:
     for module in _modules(model):
         if module.copied and not others:
             raise ModelError(
-                f"the model's table '{module.spec.name}' holds rows that training cannot take "
-                "along: go on from their run with init_from=, or begin with a new model"
+                f"the model's table '{module.spec.name}' holds rows that training cannot "
+                "use: continue from their run with init_from=, or start with a new model"
             )
         module.copied = False
 

@@ -53,7 +53,7 @@ def checked_archive(path: Path) -> io.BytesIO:
 
 def _explained(path: Path, error: UntrustedError) -> UntrustedError:
     return UntrustedError(
-        f"{path} is not loaded: {error}. If you trust whoever made this export, load it with "
+        f"{path} is not loaded: {error}. If you trust the author of this export, load it with "
         "trust=True: its code then runs with your rights"
     )
 

@@ -132,7 +132,7 @@ class Ghost(Jagged):  # type: ignore[misc]  # final for all others
     def __getattr__(self, attribute: str) -> NoReturn:
         raise ModelError(
             f"forward() uses '{attribute}' of the jagged argument '{self.__dict__['name']}', which "
-            "a graph does not have: it gets what was looked up; use the look-up's result alone"
+            "a graph does not have: it gets what was looked up; use only the result of the lookup"
         )
 
 

@@ -256,11 +256,11 @@ class _Writing:
             tables = self._trained.tables
             ours = {name: (tables[name].spec.dim, self._stored(name)) for name in tables}
             if ours != {name: (t.dim, t.values) for name, t in known.tables.items()}:
-                differs.append("its tables have other dimensions, or are stored otherwise")
+                differs.append("its tables have other dimensions, or are stored in another format")
             if (known.graph.format, known.graph.inputs) != (graph.format, graph.inputs):
                 differs.append("its graph has another format or other inputs")
             if (known.lookups, known.binding) != (lookups, self._trained.bound.binding):
-                differs.append("its columns or look-ups differ")
+                differs.append("its columns or lookups differ")
             if known.weights and known.weights != self._weights():
                 differs.append("its model has other weights")
         if differs:

@@ -84,14 +84,14 @@ def _open_chain(folder: Path, open_run: OpenRun) -> Chain:
             return Chain(tuple(folders), tuple(descriptions), open_run(base, since))
         if not is_export(base):
             raise DataError(
-                f"{folders[-1]} is a delta to {base}, which is not there; put the two "
-                "beside each other as they were written, or export everything"
+                f"{folders[-1]} is a delta to {base}, which does not exist; put "
+                "both into one folder, as they were written, or export everything"
             )
         found = read_description(base)
         if found.id != since.id:
             raise DataError(
                 f"{folders[-1]} is a delta to another export than the one at {base}; "
-                "export everything, or bring the right one back"
+                "export everything, or restore the right one"
             )
         if base in folders:
             raise DataError(f"{folder} adds to itself")
@@ -106,8 +106,8 @@ def _require_as_written(folder: Path, description: ExportDescription) -> None:
     for name, expected in (description.files or {}).items():
         if name not in tables and file_entry(folder / name) != expected:
             raise DataError(
-                f"{folder / name} is damaged: its size or checksum is not as it was written; copy "
-                "the export again from where it came, or export the run again"
+                f"{folder / name} is damaged: its size or checksum does not match; copy "
+                "the export again from its source, or export the run again"
             )
 
 

@@ -31,7 +31,7 @@ _TENSOR = {"fp32": "F32", "fp64": "F64", "bf16": "BF16", "int8": "I8"}
 _STORED: dict[str, Stored] = {"F32": "fp32", "F64": "fp64", "BF16": "bf16", "I8": "int8"}
 #: Number of rows that are processed at a time.
 _CHUNK = BLOCK
-_REMEDY = "export the run again, or copy the export again from where it came"
+_REMEDY = "export the run again, or copy the export again from its source"
 _TENSORS = {"ids", "values", "scales", "removed", CHECKSUMS}
 
 

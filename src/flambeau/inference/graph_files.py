@@ -119,7 +119,7 @@ def load(kind: Format, path: Path, *, trust: bool = False) -> Graph:
         raise DataError(f"{path} is missing: the export is not complete")
     if kind in PROGRAMS and not trust:
         raise UntrustedError(
-            f"{path} is not loaded: {PROGRAMS[kind]}. If you trust whoever made this export, load "
+            f"{path} is not loaded: {PROGRAMS[kind]}. If you trust the author of this export, load "
             "it with trust=True; or export it with format='pt2' or 'onnx', which are data"
         )
     with _quiet():
@@ -225,7 +225,7 @@ def _require_own_data(path: Path) -> None:
         if beside.parent != path.parent or not beside.is_file() or beside.is_symlink():
             raise UntrustedError(
                 f"{path} is not loaded: it reads {location!r}, which is no file beside it. "
-                "If you trust whoever made this export, load it with trust=True"
+                "If you trust the author of this export, load it with trust=True"
             )
 
 

@@ -150,8 +150,8 @@ def _described(call: Call, number: int, values: Mapping[str, Leaf], rows: int) -
         pieces, shape = _pieces(call.ids, values, rows), _shape(call.ids, rows)
     if form is None or pieces is None:
         raise ModelError(
-            f"look-up {number + 1} (table '{spec.name}') has ids that forward() computes, and not "
-            "columns of its arguments: prepare them in the data, or let the graph look up itself "
+            f"lookup {number + 1} (table '{spec.name}') has ids that forward() computes, and not "
+            "columns of its arguments: prepare them in the data, or let the graph do the lookup "
             "(inside_mb= above the size of the tables)"
         )
     fields = call.ids.width if form in ("each", "by_field") else module.fields  # type: ignore[union-attr]

@@ -85,7 +85,7 @@ class _Cast(nn.Module):
         """Return the replacement's output."""
         if offsets is not None or weights is not None:
             raise ModelError(
-                "a look-up with offsets or weights of its own cannot be exported: give the ids as "
+                "a lookup with offsets or weights of its own cannot be exported: give the ids as "
                 "a jagged column, which has both"
             )
         found = self.inner(ids)

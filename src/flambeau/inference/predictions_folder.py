@@ -72,7 +72,7 @@ class PredictionsFolder:
         for name, value in self._identity.items():
             if found.get(name) != value:
                 raise ConfigError(
-                    f"out={self.path} holds predictions of something else: {name} is "
+                    f"out={self.path} holds other predictions: {name} is "
                     f"{found.get(name)!r} there and {value!r} now; choose another folder, or "
                     "remove it"
                 )
@@ -92,5 +92,5 @@ def _read(manifest: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise DataError(f"{manifest} cannot be read: {error}; remove the folder") from error
     if not isinstance(found, dict):
-        raise DataError(f"{manifest} is not what it should be; remove the folder")
+        raise DataError(f"{manifest} is not a valid manifest; remove the folder")
     return found

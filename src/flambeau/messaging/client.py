@@ -22,8 +22,12 @@ MONITOR_ENDPOINT = "inproc://flambeau.monitor"
 
 _PROBLEMS: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "refused this process: its secret is not that of this job",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "speaks otherwise: is `encrypt` the same on both sides?",
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "ended the handshake: are secret and `encrypt` the same?",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: (
+        "uses a different protocol; check that `encrypt` matches on both sides"
+    ),
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: (
+        "ended the handshake; check that the secret and `encrypt` match on both sides"
+    ),
     zmq.EVENT_CLOSED: "cannot be reached",
     zmq.EVENT_DISCONNECTED: "ended the connection",
 }

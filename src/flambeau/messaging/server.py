@@ -92,7 +92,7 @@ class Server(Generic[Message]):
             self.close()
             advice = "choose another port"
             if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
-                advice = "this machine has no such address: give one that it has (host=)"
+                advice = "this machine has no such address: use an address of this machine (host=)"
             raise MessagingError(
                 f"cannot listen on {host}:{port or 'any port'}: {error}; {advice}"
             ) from None

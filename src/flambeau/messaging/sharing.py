@@ -190,7 +190,7 @@ def _decoded(decoder: Any, frame: memoryview) -> Any:
     try:
         return decoder.decode(frame[4:])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ProtocolError(f"a malformed word on shared memory: {error}") from None
+        raise ProtocolError(f"a malformed description of shared memory: {error}") from None
 
 
 def _part(whole: memoryview, start: int, stop: int) -> memoryview:

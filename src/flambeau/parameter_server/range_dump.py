@@ -50,7 +50,7 @@ def require_covered(dumps: Sequence[RangeDump], start: int, stop: int) -> None:
     if reached < stop:
         raise CheckpointError(
             f"dense weights {reached} to {stop} are in none of the {len(dumps)} saved ranges; "
-            "go back to a checkpoint that is complete"
+            "use a complete checkpoint"
         )
 
 

@@ -99,10 +99,11 @@ class Follower:
         missed = {name for name, _ in steps["checkpoint"]} - self._done - by_job
         without_manifest = {name for name in missed if damage(self._run.checkpoints / name)}
         if damaged := self._damaged | without_manifest:
-            text = f"not evaluated, because damaged: {', '.join(sorted(damaged))}"
+            text = f"not evaluated, because they are damaged: {', '.join(sorted(damaged))}"
             self._report("warning", text=text)
         if removed := missed - without_manifest:
-            text = f"not evaluated, because removed too early: {', '.join(sorted(removed))}; raise "
+            names = ", ".join(sorted(removed))
+            text = f"not evaluated, because they were removed too early: {names}; raise "
             self._report("warning", text=f"{text}checkpoints.keep, or save less often")
 
     def _pending(self) -> list[Path]:

@@ -71,7 +71,7 @@ def shape_of(source: Source) -> Shape:
         return Shape(source.columns, source.positional, source.labels)
     first = next(iter(source.batches(Share(0, 1, 0, 0), 1)), None)
     if first is None:
-        raise DataError("the data's iterator gives nothing at all")
+        raise DataError("the data's iterator yields no items")
     return Shape(tuple(first.columns), source.positional, source.labels)
 
 

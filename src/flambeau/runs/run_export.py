@@ -74,7 +74,7 @@ def open_run_tables(base: Path, since: Since) -> dict[str, MappedTable]:
     assert since.checkpoint is not None
     checkpoint = resolve(RunDirectory(base), since.checkpoint)
     if _identity(checkpoint) != since.id:
-        raise DataError(f"{checkpoint} is not what it was when the delta to it was written")
+        raise DataError(f"{checkpoint} has changed since the delta to it was written")
     return open_tables(checkpoint)
 
 

@@ -201,7 +201,7 @@ class TorchModel(TrainingParams, Model, MLReadable["TorchModel"], MLWritable):
         place = f"{path}/files"
         folder = get_folder(place, session, MODEL)
         if folder is None:
-            raise DataError(f"{place} is not there, or this machine cannot see it")
+            raise DataError(f"{place} does not exist, or this machine cannot read it")
         folders.tell_of_code_by_value(folder, path)
         self._at(folder, place)
 

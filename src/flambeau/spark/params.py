@@ -144,13 +144,13 @@ class TrainingParams(ModelParams):
         "the optimizer of embedding tables: a name or fb.optim(...)", None, values.optimizer
     )
     epochs: Param[Any] = Setting("how often all rows are trained on", 1, values.count)
-    maxSteps: Param[Any] = Setting("stop after so many steps", None, values.count)  # noqa: N815
+    maxSteps: Param[Any] = Setting("the largest number of steps", None, values.count)  # noqa: N815
     batchSize: Param[Any] = Setting(  # noqa: N815
         "rows of one batch of one worker", 128, values.count
     )
     numWorkers: Param[Any] = Setting("how many processes train", 1, values.count)  # noqa: N815
     strategy: Param[Any] = Setting(
-        "how workers agree: 'all_reduce', 'parameter_server', 'hybrid', or fb.ParameterServer(...)",
+        "the strategy: 'all_reduce', 'parameter_server', 'hybrid', or fb.ParameterServer(...)",
         "all_reduce",
         values.strategy,
     )
@@ -158,7 +158,7 @@ class TrainingParams(ModelParams):
         "metrics of the validation rows: 'accuracy', 'auc', ...", [], values.texts
     )
     earlyStoppingPatience: Param[Any] = Setting(  # noqa: N815
-        "stop after so many evaluations without improvement, and keep the best weights; 0: never",
+        "evaluations without improvement before training stops with the best weights; 0: never",
         0,
         values.whole,
     )
@@ -166,13 +166,13 @@ class TrainingParams(ModelParams):
     earlyStoppingMinDelta: Param[Any] = Setting(  # noqa: N815
         "what counts as an improvement", 0.0, values.number
     )
-    seed: Param[Any] = Setting("for all that is random", 0, values.whole)
+    seed: Param[Any] = Setting("the random seed", 0, values.whole)
     device: Param[Any] = Setting("'auto', 'cpu' or 'cuda'", "auto", values.text)
     checkpointDir: Param[Any] = Setting(  # noqa: N815
         "where runs are kept, one folder for each fit; None: in a temporary folder", None, str
     )
     initialModel: Param[Any] = Setting(  # noqa: N815
-        "begin with the weights and tables of a TorchModel, a saved one's path, or a run",
+        "start from the weights and tables of a TorchModel, a saved one's path, or a run",
         None,
         values.initial,
     )

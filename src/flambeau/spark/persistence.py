@@ -114,7 +114,7 @@ def put_folder(folder: Path, place: str, session: SparkSession) -> None:
         found.put(str(folder), path, recursive=True)
     else:
         raise DataError(
-            f"Spark's server wrote {beside}, which this machine cannot see; save to a URL that "
+            f"Spark's server wrote {beside}, which this machine cannot read; save to a URL that "
             "both can reach, such as s3://bucket/model"
         )
 

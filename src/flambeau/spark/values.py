@@ -45,7 +45,7 @@ def texts(value: Any) -> list[str]:
 def whole(value: Any) -> int:
     """Return a whole number of at least 0."""
     if isinstance(value, bool) or int(value) != value or value < 0:
-        raise TypeError(f"{value!r} is not a whole number from 0 on")
+        raise TypeError(f"{value!r} is not a whole number of at least 0")
     return int(value)
 
 

@@ -53,7 +53,7 @@ class CoordinatorGroup(Group):
             while key not in self._answers:
                 if not self._changed.wait(deadline - time.monotonic()):
                     raise RequestTimeoutError(
-                        f"the other workers did not come within {EXCHANGE_SECONDS:.0f} s"
+                        f"the other workers did not arrive within {EXCHANGE_SECONDS:.0f} s"
                     )
             return [bytes(part) for part in self._answers.pop(key)]
 

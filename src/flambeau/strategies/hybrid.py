@@ -47,7 +47,7 @@ class HybridStrategy(Strategy):
     ) -> None:
         if clipping.norm is not None:
             raise ConfigError(
-                "clip_norm needs the norm of all gradients, which nobody has with Hybrid: use "
+                "clip_norm needs the norm of all gradients, which no process has with Hybrid: use "
                 "clip= of the table optimizer and clip_value, or another strategy"
             )
         self._dense = AllReduceStrategy(settings.dense, group, clipping)

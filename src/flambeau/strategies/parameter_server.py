@@ -237,7 +237,7 @@ class ParameterServerStrategy(Strategy):
 
 
 #: Remedies besides a lower learning rate.
-REMEDIES = "set clip_norm, or leave such batches out with non_finite='skip'"
+REMEDIES = "set clip_norm, or skip such batches with non_finite='skip'"
 
 
 def not_finite(

@@ -100,7 +100,7 @@ class SharedGroup(Group):
         while int(self._arrived.min()) < self._meetings:
             waited = time.perf_counter() - started
             if waited > TIMEOUT_SECONDS:
-                raise JobFailedError(f"no word of another worker for {waited:.0f} s")
+                raise JobFailedError(f"no message from another worker for {waited:.0f} s")
             if waited > _SPIN_SECONDS and (reason := self._lost()):
                 raise JobFailedError(reason)
             if waited < _SPIN_SECONDS:

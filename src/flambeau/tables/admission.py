@@ -63,7 +63,7 @@ class ByCount(Admission):
             if cells.shape != self._sketch.cells.shape:
                 raise CheckpointError(
                     f"the checkpoint counts ids in {cells.size} cells, admission=MinCount has "
-                    f"{self._sketch.cells.size}; leave `cells` as it was"
+                    f"{self._sketch.cells.size}; keep `cells` unchanged"
                 )
             self._sketch.merge(cells)
 

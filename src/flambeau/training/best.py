@@ -21,7 +21,7 @@ def watched_value(metric: str, metrics: Mapping[str, float]) -> float:
     """Return the value of the watched metric; raise `ConfigError` if it was not evaluated."""
     if metric not in metrics:
         raise ConfigError(
-            f"there is no metric '{metric}' to watch; evaluated are "
+            f"there is no metric '{metric}' to watch; available metrics: "
             f"{', '.join(sorted(metrics)) or 'none'}: add it to metrics="
         )
     return metrics[metric]

@@ -215,8 +215,8 @@ def _torch_schedule(
     assert setting.scheduler is not None
     if setting.warmup:
         raise ConfigError(
-            "schedule.warmup does not go with kind='torch': use a scheduler that warms up, or "
-            "give f(optimizer) that returns a SequentialLR"
+            "schedule.warmup cannot be combined with kind='torch': use a scheduler that warms up, "
+            "or give f(optimizer) that returns a SequentialLR"
         )
     kind = load_code(CodeRef(path=setting.scheduler))
     known = list(inspect.signature(kind).parameters)[1:]
@@ -228,7 +228,7 @@ def _torch_schedule(
     args = setting.args | {name: value for name, value in lengths.items() if name in known}
     plateau = isinstance(kind, type) and issubclass(kind, ReduceLROnPlateau)
     if setting.metric is not None and not plateau:
-        raise ConfigError(f"schedule.metric: {setting.scheduler} watches none; leave it out")
+        raise ConfigError(f"schedule.metric: {setting.scheduler} watches no metric; remove it")
     watched = _watched(metric, setting.metric) if plateau else None
     if watched is not None:
         args = {"mode": "max" if is_higher_better(watched) else "min", **args}

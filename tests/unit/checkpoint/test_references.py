@@ -62,7 +62,7 @@ def test_a_run_without_best_says_none(run: RunDirectory) -> None:
 
 def test_the_beginning_alone_is_not_the_latest(run: RunDirectory, make_state: MakeState) -> None:
     write_checkpoint(run, make_state(0))
-    with pytest.raises(CheckpointError, match="has trained nothing: its only checkpoint is that"):
+    with pytest.raises(CheckpointError, match="has not trained yet: its only checkpoint is"):
         resolve(run, "latest")
     assert resolve(run, "step-0").name == "step-00000000"
 
@@ -79,7 +79,7 @@ def test_a_step_that_is_not_there_lists_those_that_are(trained: RunDirectory) ->
 
 
 def test_another_word_is_an_error(trained: RunDirectory) -> None:
-    with pytest.raises(ConfigError, match="'newest' is no checkpoint"):
+    with pytest.raises(ConfigError, match="'newest' is not a checkpoint"):
         resolve(trained, "newest")
 
 

@@ -145,7 +145,7 @@ def test_after_an_error_it_goes_on(
             broken = fail_with(OSError(errno.EIO, "broken"))
             patch.setattr("flambeau.checkpoint.store.write_tensors", broken)
             writer.save(make_state(1))
-            with pytest.raises(CheckpointError, match=r"broken; .* there is none before it"):
+            with pytest.raises(CheckpointError, match=r"broken; .* there is no earlier checkpoint"):
                 writer.wait()
         writer.save(make_state(2))
     assert [path.name for path in checkpoints(run)] == ["step-00000002"]

@@ -72,7 +72,7 @@ def test_words_about_spark_are_given_back():
         (["trainInput:r", "labelMap:-1"], "labelMap='-1': write label=number with commas"),
         (["trainInput:r", "cluster:moon"], "cluster='moon'"),
         (["trainInput:r", "actionType:predict"], "predict needs predictOutputPath"),
-        (["trainInput:r", "input:s"], "'input' says the same as another word .trainInput."),
+        (["trainInput:r", "input:s"], "'input' means the same as another word .trainInput."),
         (["trainInput:r", "modulePath:a.pt"], "modulePath:a.pt is where the trained model goes"),
         (
             ["trainInput:r", "torchModelPath:a.pt", "modulePath:hdfs://name/out"],

@@ -177,7 +177,7 @@ def test_layer_norms_are_not_for_tables() -> None:
 
 def test_a_hybrid_cannot_clip_the_norm_of_all_gradients() -> None:
     assert complaint(job, strategy=Hybrid(), compute=Compute(clip_norm=1.0)) == (
-        "compute.clip_norm needs the norm of all gradients, which nobody has with Hybrid: use "
+        "compute.clip_norm needs the norm of all gradients, which no process has with Hybrid: use "
         "clip= of the table optimizer and clip_value, or another strategy"
     )
     job(strategy=Hybrid(), compute=Compute(clip_value=1.0))

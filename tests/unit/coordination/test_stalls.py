@@ -99,4 +99,4 @@ def test_the_failure_names_who_is_behind_and_who_waits() -> None:
 def test_the_failure_of_all_says_so() -> None:
     (failure,) = of_stall(Stall((ONE,), together=True), TIMEOUT)
     assert failure.cause is Cause.DEADLOCK
-    assert failure.message.endswith("and nor has any other worker")
+    assert failure.message.endswith("and neither has any other worker")

@@ -145,7 +145,7 @@ def test_a_copy_says_that_it_has_no_rows(copy_of: Callable[[Any], Any]) -> None:
     other = copy_of(copy_of(module))
     with pytest.raises(ModelError, match="copy of a model whose table 'item'"):
         other(torch.tensor([1]))
-    with pytest.raises(ModelError, match="rows that training cannot take along"):
+    with pytest.raises(ModelError, match="rows that training cannot use"):
         begin_without_rows(other, others=False)
     begin_without_rows(other, others=True)
     train_in_process(other)

@@ -33,7 +33,7 @@ def test_others_may_begin_where_nothing_was_written(tmp_path: Path) -> None:
     PredictionsFolder(tmp_path / "out", {"data": "a"}).begin(parts(1))
     other = PredictionsFolder(tmp_path / "out", {"data": "b"})
     write(other, other.begin(parts(1))[0])
-    with pytest.raises(ConfigError, match="something else: data is 'b' there and 'a' now"):
+    with pytest.raises(ConfigError, match="other predictions: data is 'b' there and 'a' now"):
         PredictionsFolder(tmp_path / "out", {"data": "a"}).begin(parts(1))
 
 

@@ -73,7 +73,7 @@ def test_a_damaged_checkpoint_is_skipped_and_named_at_the_end(
     assert evaluated(reports) == [1, 3, 4, 5]
     at_once, at_the_end = warnings(reports)
     assert at_once.startswith(f"skipped the checkpoint step-00000002: {file} is corrupt")
-    assert at_the_end == "not evaluated, because damaged: step-00000002"
+    assert at_the_end == "not evaluated, because they are damaged: step-00000002"
     assert [kind for kind, _ in reports[:3]] == ["evaluation", "warning", "evaluation"]
     assert not list(run.checkpoints.glob("*/lease-*"))
 
@@ -82,7 +82,7 @@ def test_a_checkpoint_with_a_damaged_manifest_is_named_as_damaged(run: RunDirect
     flip(run.checkpoints / "step-00000004" / MANIFEST)
     reports = follow(run)
     assert evaluated(reports) == [1, 2, 3, 5]
-    assert warnings(reports) == ["not evaluated, because damaged: step-00000004"]
+    assert warnings(reports) == ["not evaluated, because they are damaged: step-00000004"]
 
 
 def test_what_was_removed_before_it_could_be_read_is_named(run: RunDirectory) -> None:

@@ -40,7 +40,7 @@ def test_a_name_that_is_not_known_gets_a_hint() -> None:
     [
         ({"epochs": 0}, '"epochs". 0: give at least 1'),
         ({"epochs": 1.5}, '"epochs". 1.5 is not a whole number'),
-        ({"seed": -1}, "-1 is not a whole number from 0 on"),
+        ({"seed": -1}, "-1 is not a whole number of at least 0"),
         ({"learningRate": 0}, "0 is not above 0"),
         ({"learningRate": "x"}, "'x' is not a number"),
         ({"validationFraction": 1.0}, "1.0: give a share from 0 to below 1"),

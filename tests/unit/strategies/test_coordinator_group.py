@@ -119,5 +119,5 @@ def test_others_that_do_not_come_are_an_error(
     team: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coordinator_group, "EXCHANGE_SECONDS", 0.0)
-    with pytest.raises(RequestTimeoutError, match="the other workers did not come"):
+    with pytest.raises(RequestTimeoutError, match="the other workers did not arrive"):
         team.groups[0].gather(b"")

@@ -106,7 +106,7 @@ def test_what_is_not_a_sum_is_left_to_others() -> None:
 
 def test_whoever_waits_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_group, "TIMEOUT_SECONDS", 0.05)
-    with pytest.raises(JobFailedError, match="no word of another worker"):
+    with pytest.raises(JobFailedError, match="no message from another worker"):
         groups(2)[0].sum(torch.ones(3))
 
 

@@ -94,7 +94,7 @@ def test_a_small_file_is_checked_whole_when_it_is_opened(
     path.write_bytes(damaged(table_file, tensor))
     with pytest.raises(
         CheckpointError,
-        match=rf"/t is corrupt: bytes \d+ to \d+, in '{tensor}'.*no other one",
+        match=rf"/t is corrupt: bytes \d+ to \d+, in '{tensor}'.*no other checkpoint",
     ):
         TableFile(path)
 

@@ -101,5 +101,5 @@ def test_counts_survive_a_dump_onto_other_shards() -> None:
 
 def test_a_sketch_of_another_size_is_refused() -> None:
     dump = table(MinCount(2, cells=1024)).state_dump()
-    with pytest.raises(CheckpointError, match=r"1024 cells, .* 2048; leave `cells` as it was"):
+    with pytest.raises(CheckpointError, match=r"1024 cells, .* 2048; keep `cells` unchanged"):
         table(MinCount(2, cells=2048)).state_load([dump], 0)

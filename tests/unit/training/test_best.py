@@ -51,7 +51,7 @@ def test_a_value_that_is_no_number_never_improves() -> None:
 def test_a_metric_that_is_not_evaluated_is_named_with_those_that_are() -> None:
     with pytest.raises(
         ConfigError,
-        match="no metric 'auc' to watch; evaluated are logloss, loss",
+        match="no metric 'auc' to watch; available metrics: logloss, loss",
     ):
         Best("auc").improves({"loss": 1.0, "logloss": 2.0})
 

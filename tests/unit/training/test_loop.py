@@ -172,7 +172,7 @@ def test_early_stopping_ends_a_training_that_no_longer_improves() -> None:
 
 
 def test_early_stopping_on_a_metric_that_is_not_evaluated_is_explained() -> None:
-    with pytest.raises(ConfigError, match="no metric 'auc' to watch; evaluated are loss"):
+    with pytest.raises(ConfigError, match="no metric 'auc' to watch; available metrics: loss"):
         Training(epochs=9, scores=[1.0], early_stopping={"metric": "auc"})
 
 

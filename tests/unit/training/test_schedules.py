@@ -199,7 +199,7 @@ def test_a_plateau_needs_evaluations():
     for setting in (CodeRef(path="mine:plateau"), plateau(), plateau(metric="auc")):
         with pytest.raises(ConfigError, match="give valid=, and leave evaluator out"):
             watching(setting, sgd(), None)
-    with pytest.raises(ConfigError, match="no metric 'auc' to watch; evaluated are loss"):
+    with pytest.raises(ConfigError, match="no metric 'auc' to watch; available metrics: loss"):
         watching(plateau(metric="auc"), sgd(), "loss").evaluated({"loss": 1.0})
 
 
@@ -212,7 +212,7 @@ def test_a_function_that_makes_a_plateau_of_the_wrong_mode_is_refused():
 def test_a_metric_is_for_schedulers_that_watch_one():
     with pytest.raises(ConfigError, match="metric= is for kind='torch'"):
         Schedule(kind="cosine", metric="auc")
-    with pytest.raises(ConfigError, match="ExponentialLR watches none"):
+    with pytest.raises(ConfigError, match="ExponentialLR watches no metric"):
         rates(Schedule(kind="torch", scheduler="torch:ExponentialLR", metric="auc"))
 
 
@@ -232,7 +232,7 @@ def test_a_missing_argument_names_the_scheduler():
 
 
 def test_warmup_does_not_go_with_a_torch_scheduler():
-    with pytest.raises(ConfigError, match="warmup does not go with kind='torch'"):
+    with pytest.raises(ConfigError, match="warmup cannot be combined with kind='torch'"):
         rates(Schedule(kind="torch", scheduler="torch:ConstantLR", warmup=3))
 
 

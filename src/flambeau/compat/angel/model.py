@@ -135,7 +135,7 @@ def check_ids(ids: Tensor, input_dim: int) -> None:
         needed = "" if low < 0 else f", for instance with --input_dim {high + 1}"
         raise DataError(
             f"id {wrong} (counted from 0) does not fit a model with input_dim={input_dim}, which "
-            f"has ids 0 to {input_dim - 1}; make the model anew{needed}"
+            f"has ids 0 to {input_dim - 1}; make the model again{needed}"
         )
 
 

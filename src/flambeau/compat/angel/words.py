@@ -113,7 +113,7 @@ def parse_words(words: Iterable[str]) -> tuple[AngelJob, list[str]]:
     if "modulePath" in values and "torchModelPath" not in values:
         raise ConfigError(
             f"modulePath:{values['modulePath']} is where the trained model goes; give "
-            "torchModelPath, the model file to begin with"
+            "torchModelPath, the model file to start from"
         )
     known = {str(field.alias) for field in AngelJob.model_fields.values()}
     given: dict[str, str] = {}
@@ -123,7 +123,7 @@ def parse_words(words: Iterable[str]) -> tuple[AngelJob, list[str]]:
             every = {*known, *WITHOUT_MEANING, *OTHER_NAMES}
             raise ConfigError(f"unknown word '{key}'; {nearest(key, every)}")
         if name in given:
-            raise ConfigError(f"'{key}' says the same as another word ({name}); give one of them")
+            raise ConfigError(f"'{key}' means the same as another word ({name}); give one of them")
         given[name] = value
     idle = [name for name in given if name in WITHOUT_MEANING]
     meant = {name: value for name, value in given.items() if name in known}

@@ -76,7 +76,7 @@ def _records(path: str, classes: int) -> np.ndarray:
     if len(memory) % record:
         raise DataError(
             f"{path} is truncated or not a CIFAR-{classes} file: "
-            f"{len(memory)} bytes is no multiple of {record}"
+            f"{len(memory)} bytes is not a multiple of {record}"
         )
     return np.frombuffer(memory, np.uint8).reshape(-1, record)
 

@@ -54,7 +54,7 @@ def size_of(path: str) -> int:
     with transferring(path):
         size = system.info(name)["size"]
     if size is None:
-        raise DataError(f"{shown(path)} cannot be read: its server does not say how large it is")
+        raise DataError(f"{shown(path)} cannot be read: its server does not report the size")
     return int(size)
 
 
@@ -70,7 +70,8 @@ def read_bytes(path: str, start: int, stop: int) -> pa.Buffer:
     if len(data) != stop - start:
         raise DataError(
             f"{shown(path)} cannot be read: {len(data)} bytes came where {stop - start} were asked "
-            f"for (from byte {start}): its server knows no ranges, or the file has changed"
+            f"for (from byte {start}): its server does not support range requests, or the file "
+            "has changed"
         )
     return pa.py_buffer(data)
 

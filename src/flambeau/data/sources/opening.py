@@ -72,8 +72,8 @@ def open_source(data: DataRef, load_code: Callable[[CodeRef], Any]) -> Source:
     if isinstance(data, LoaderData):
         return LoaderSource(load_code(data.code))
     raise DataError(
-        f"the {data.name} data was a data frame of the cluster, which is not here any more: give "
-        "the data again, as files or arrays"
+        f"the {data.name} data was a data frame of the cluster, which no longer exists: give the "
+        "data again, as files or arrays"
     )
 
 

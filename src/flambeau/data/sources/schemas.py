@@ -28,4 +28,4 @@ def require_same_schema(first: pa.Schema, first_path: str, schema: pa.Schema, pa
             )
     extra = [name for name in schema.names if name not in first.names]
     if extra:
-        raise DataError(f"{path} has a column {extra[0]!r}, which {first_path} has not")
+        raise DataError(f"{path} has a column {extra[0]!r}, which {first_path} does not have")

@@ -19,8 +19,8 @@ Array = np.ndarray | torch.Tensor
 
 _CHUNK_BYTES = 16 << 20
 _MISSING = (
-    "; fill={{{name}: 0.0}} (or fill=0.0 for all) fills in what is missing in an input, and of "
-    "labels given as label={{task: {name}}} missing ones are left out"
+    "; fill={{{name}: 0.0}} (or fill=0.0 for all) replaces missing values of an input; "
+    "missing labels are ignored with label={{task: {name}}}"
 )
 # torch has hardly any operations for these.
 _WIDER = {"uint16": "int32", "uint32": "int64"}

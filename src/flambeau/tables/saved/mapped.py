@@ -106,7 +106,7 @@ def open_tables(checkpoint: Path, whole: int = WHOLE) -> dict[str, MappedTable]:
     if unknown and whole:
         warnings.warn(
             f"{checkpoint} was written before table files had checksums, so damage to table "
-            f"{', '.join(unknown)} is not noticed; the next checkpoint of the run has them",
+            f"{', '.join(unknown)} is not noticed; the run's next checkpoint will have checksums",
             stacklevel=2,
         )
     return tables

@@ -177,7 +177,7 @@ def _require_fit(tables: Sequence[Table], manifest: Manifest) -> None:
             if ours != theirs:
                 raise ModelError(
                     f"table '{table.spec.name}' has {name} {ours}, but {theirs} in the checkpoint; "
-                    "give it that, or start a new run"
+                    "use that value, or start a new run"
                 )
 
 

@@ -45,7 +45,11 @@ def _remedy(path: Path) -> str:
     own = path.absolute().parent
     others = [each.parent.name for each in own.parent.glob("step-*/manifest.json")]
     steps = sorted({int(name[5:]) for name in others if name != own.name and name[5:].isdigit()})
-    return f"use another checkpoint: RUN@step-{steps[-1]}" if steps else "the run has no other one"
+    return (
+        f"use another checkpoint: RUN@step-{steps[-1]}"
+        if steps
+        else "the run has no other checkpoint"
+    )
 
 
 def table_file_name(table: str, shard: int) -> str:
@@ -184,7 +188,8 @@ class TableFile:
         )
         if found < 0:
             raise CheckpointError(
-                f"{self.path} is corrupt: its slots lead nowhere; {_remedy(self.path)}"
+                f"{self.path} is corrupt: its index slots point outside the file; "
+                f"{_remedy(self.path)}"
             )
         return out
 

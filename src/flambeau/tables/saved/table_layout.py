@@ -113,7 +113,7 @@ def read_layout(file: BinaryIO, path: Path) -> dict[str, Region]:
     stop = max((region.stop for region in regions.values()), default=begin)
     if size != stop:
         raise CheckpointError(
-            f"{path} has {size} bytes instead of {stop}: it is truncated or mixed up"
+            f"{path} has {size} bytes instead of {stop}: it is truncated or damaged"
         )
     return regions
 

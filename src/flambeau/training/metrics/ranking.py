@@ -124,7 +124,7 @@ class GroupedAuc(Metric):
 
     def _add(self, rows: LabelledRows) -> None:
         if rows.group is None:
-            raise ConfigError("metric 'gauc' needs group=: the column that says who ranks")
+            raise ConfigError("metric 'gauc' needs group=: the column of the user or query")
         self._rows.add({**_columns(rows, self.name), "groups": group_ids(rows.group)})
 
     def state(self) -> State:

@@ -51,7 +51,7 @@ class TopMetric(Metric):
             if rows.output.ndim == 2:
                 self._sums += self._of_classes(rows)
                 return
-            raise ConfigError(f"metric '{name}' needs group=: the column that says who ranks")
+            raise ConfigError(f"metric '{name}' needs group=: the column of the user or query")
         # A NaN score has no rank; a NaN weight makes the result NaN instead of a wrong number.
         scores = rows.score(name)
         weights = np.where(np.isnan(scores), np.nan, rows.weight)

@@ -83,13 +83,13 @@ def test_chosen_columns_come_in_their_order(tmp_path):
 
 
 BAD = [
-    ("\t1\t2\ta\tb", "the label is no number"),
-    ("x\t1\t2\ta\tb", "the label is no number: 'x'"),
-    ("1x\t1\t2\ta\tb", "the label is no number: '1x'"),
+    ("\t1\t2\ta\tb", "the label is not a number"),
+    ("x\t1\t2\ta\tb", "the label is not a number: 'x'"),
+    ("1x\t1\t2\ta\tb", "the label is not a number: '1x'"),
     ("1e99\t1\t2\ta\tb", "this number is too large for a float32: '1e99'"),
-    ("1\tx\t2\ta\tb", "this is no number: 'x'"),
-    ("1\t1\t2y\ta\tb", "this is no number: '2y'"),
-    ("1\tinf\t2\ta\tb", "this is no number: 'inf'"),
+    ("1\tx\t2\ta\tb", "this is not a number: 'x'"),
+    ("1\t1\t2y\ta\tb", "this is not a number: '2y'"),
+    ("1\tinf\t2\ta\tb", "this is not a number: 'inf'"),
     ("1\t1\t1e99\ta\tb", "this number is too large for a float32: '1e99'"),
     ("1", "this row does not have the right number of columns: '1'; the row has 1 column"),
     ("1\t1\t2", "this row does not have the right number of columns"),

@@ -57,7 +57,7 @@ def test_pickled_source_reads_the_same(directory):
 
 def test_truncated_file_is_named(tmp_path):
     (tmp_path / "a.bin").write_bytes(records([(1,)]).tobytes()[:-1])
-    with pytest.raises(DataError, match=r"a\.bin is truncated.*3072 bytes is no multiple of 3073"):
+    with pytest.raises(DataError, match=r"a\.bin is truncated.*3072 bytes is not a multiple"):
         CifarSource(str(tmp_path / "a.bin"))
 
 

@@ -151,7 +151,7 @@ def test_value_of_another_type_names_line_and_column(tmp_path):
 def test_line_end_inside_quotes_names_the_line(tmp_path, value):
     path = write(tmp_path / "a.csv", f"a,b\n1,2\n\n{value}\n3,4\n")
     for size in (1, 8, 1000):
-        with pytest.raises(DataError, match=r"a\.csv line 4: a quoted value goes on"):
+        with pytest.raises(DataError, match=r"a\.csv line 4: a quoted value continues"):
             CsvSource(path, shard_bytes=size).shards()
 
 

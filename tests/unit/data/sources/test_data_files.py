@@ -239,7 +239,7 @@ def test_a_range_that_comes_with_another_length_is_refused(memory):
 def test_a_file_without_a_size_is_refused(memory, monkeypatch):
     memory.pipe("/a", b"12345")
     monkeypatch.setattr(type(memory), "info", lambda *_: {"name": "/a", "size": None})
-    with pytest.raises(DataError, match="does not say how large it is"):
+    with pytest.raises(DataError, match="does not report the size"):
         files.size_of("memory://a")
 
 

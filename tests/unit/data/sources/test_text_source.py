@@ -94,7 +94,7 @@ def test_line_numbers_of_later_shards_and_packed_files_count_from_the_files_star
     text = NUMBERS + "\nbad 1:1\n"
     for name, size in (("a", 50), ("a.gz", 50), ("a.zst", 50)):
         source = open_libsvm(write(tmp_path / name, text), shard_bytes=size)
-        with pytest.raises(DataError, match="line 102: the label is no number: 'bad'"):
+        with pytest.raises(DataError, match="line 102: the label is not a number: 'bad'"):
             rows_of(source)
 
 

@@ -166,7 +166,7 @@ class CsvSource(StreamedSource):
                 raise DataError(
                     f"{shown(lines.path)}: column {name!r} has no value in the first rows and was "
                     f"taken for float64, which rounds its large numbers: give "
-                    f"types={{{name!r}: 'int64'}}, or what it is"
+                    f"types={{{name!r}: 'int64'}}, or its actual type"
                 )
 
     def _cut(self, path: str, names: Sequence[str] | None) -> list[_Lines]:
@@ -314,8 +314,8 @@ class CsvSource(StreamedSource):
         if row is not None:
             line = csv_lines.line_of_row(lines.path, lines.start, row)
             raise DataError(
-                f"{shown(lines.path)} line {line}: a quoted value goes on in the next line, which "
-                f"is not supported: remove line ends inside values, or convert the file to Parquet"
+                f"{shown(lines.path)} line {line}: a quoted value continues on the next line, "
+                "which is not supported: remove line ends inside values, or convert to Parquet"
             )
 
     def _parse(

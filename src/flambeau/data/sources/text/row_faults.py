@@ -22,9 +22,9 @@ COLUMNS_DIFFER = 12
 NOT_UTF8 = 13
 
 MESSAGES = {
-    NO_NUMBER: "this is no number",
+    NO_NUMBER: "this is not a number",
     TOO_LARGE: "this number is too large for a float32",
-    NO_LABEL: "the label is no number",
+    NO_LABEL: "the label is not a number",
     LABELS_JOINED: "several labels are joined with '#': name them with the option labels=[...]",
     LABELS_DIFFER: "there are not as many labels, joined with '#', as the option labels names",
     NO_COLON: "a colon is missing",
