@@ -93,7 +93,10 @@ java:
 
 test: lint java slurm $(SPARK35) $(MPI) ## lint, then all tests: the fast ones first, then those that start processes
 	$(PY) -m pytest -n auto --dist loadfile $(UNIT)
-	$(if $(REAL),$(PY) -m pytest -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder $(REAL))
+	$(if $(REAL),$(PY) -m pytest -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder $(REAL) || { \
+		[ $$? = 1 ] && echo 'Once more without others beside: what failed' && \
+		$(PY) -m pytest --last-failed --last-failed-no-failures none $(REAL); \
+	})
 
 # A benchmark prints what it likes; its lines of JSON are the measurements that are kept.
 bench: setup ## run every benchmark; measurements go to benchmarks/results.jsonl
