@@ -414,7 +414,7 @@ def test_mistakes_of_a_model_are_named(
     path = tmp_path / "model"
     model.save(str(path))
     shutil.rmtree(path / "files")
-    with pytest.raises(DataError, match="files is not there"):
+    with pytest.raises(DataError, match="files does not exist"):
         TorchModel.load(str(path))
 
 

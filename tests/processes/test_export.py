@@ -172,7 +172,7 @@ def test_a_delta_with_quantised_rows_holds_only_what_changed(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tables": "int8"}, "stored otherwise"),
+        ({"tables": "int8"}, "stored in another format"),
         ({"format": "torch"}, "another format"),
     ],
 )
@@ -209,7 +209,7 @@ def test_a_delta_whose_base_was_replaced_or_is_gone_is_not_loaded(tmp_path: Path
     export(run, tmp_path / "day1")
     export(run, tmp_path / "day2", since=tmp_path / "day1")
     (tmp_path / "day1").rename(tmp_path / "away")
-    with pytest.raises(DataError, match=f"a delta to {tmp_path / 'day1'}, which is not there"):
+    with pytest.raises(DataError, match=f"a delta to {tmp_path / 'day1'}, which does not exist"):
         fb.Predictor.load(tmp_path / "day2")
     export(run, tmp_path / "day1")
     with pytest.raises(DataError, match="another export"):

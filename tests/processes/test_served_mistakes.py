@@ -69,7 +69,7 @@ def test_a_run_that_failed_at_its_first_step_may_be_started_anew(tmp_path: Path)
     strategy = fb.ParameterServer(consistency="asynchronous")
     with pytest.raises(JobFailedError):
         fit(Spoiler(), {**data, "x": data["x"] + 1e9}, tmp_path / "run", strategy)
-    with pytest.raises(CheckpointError, match="has trained nothing"):
+    with pytest.raises(CheckpointError, match="has not trained yet"):
         fb.Predictor.load(tmp_path / "run")
     result = fit(Spoiler(), data, tmp_path / "run", strategy, batch_size=20, seed=1)
     assert result.report["rows"]["applied"] == 200
