@@ -1,11 +1,11 @@
 # Each target sets up what it needs, inside .venv; nothing is installed anywhere else, but for
-# Java and Slurm when root runs the tests on a Debian without them.
+# Java, Slurm and an ssh server when root runs the tests on a Debian without them.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo check test java slurm lint bench clean
+.PHONY: help setup demo check test java slurm ssh lint bench clean
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Else each of the many processes of the tests would compile all that it imports.
@@ -23,6 +23,7 @@ JAVA := openjdk-17-jre-headless
 SPARK35 := $(VENV)/spark-3.5/.installed
 
 SLURM := slurmctld slurmd slurm-client munge
+SSH := openssh-server rsync
 # Launchers of MPI for some tests, each in a folder of its own.
 MPI := $(VENV)/openmpi/.installed $(VENV)/mpich/.installed
 
@@ -84,6 +85,13 @@ slurm:
 		DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(SLURM) >/dev/null; \
 	} || echo 'No Slurm, so no tests of it; to get it: apt-get install $(SLURM)'
 
+ssh:
+	@{ command -v sshd >/dev/null || [ -x /usr/sbin/sshd ]; } && command -v rsync >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		echo 'Installing an ssh server and rsync for the tests of ssh hosts' && apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(SSH) >/dev/null; \
+	} || echo 'No ssh server or no rsync, so no tests of them; to get them: apt-get install $(SSH)'
+
 java:
 	@[ -x "$${JAVA_HOME:-/none}/bin/java" ] || command -v java >/dev/null || { \
 		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
@@ -91,7 +99,7 @@ java:
 		DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(JAVA) >/dev/null; \
 	} || echo 'No Java, so no tests of Spark; to get it: apt-get install $(JAVA)'
 
-test: lint java slurm $(SPARK35) $(MPI) ## lint, then all tests: the fast ones first, then those that start processes
+test: lint java slurm ssh $(SPARK35) $(MPI) ## lint, then all tests: the fast ones first, then those that start processes
 	$(PY) -m pytest -n auto --dist loadfile $(UNIT)
 	$(if $(REAL),$(PY) -m pytest -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder $(REAL) || { \
 		[ $$? = 1 ] && echo 'Once more without others beside: what failed' && \

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 import ray_nodes
+import sshd
 from lacking import missing
 
 from shared_memory import shared, still_shared
@@ -198,6 +199,15 @@ def joined(two_rays: ray_nodes.Nodes) -> Iterator[ray_nodes.Nodes]:
         yield two_rays
         ray.shutdown()
     reset_auth_token_state()
+
+
+@pytest.fixture(scope="module")
+def ssh_hosts(temporary: Path) -> Iterator[sshd.SshHosts]:
+    """Three hosts, node1 to node3, for the tests of a file."""
+    if (remedy := sshd.lacking()) is not None:
+        missing("no ssh server", remedy)
+    with sshd.running(3, temporary=temporary) as hosts:
+        yield hosts
 
 
 def _flambeau_processes(temporary: Path) -> dict[int, str]:

@@ -1,0 +1,1 @@
+"""Agents on hosts that are reached by ssh."""
