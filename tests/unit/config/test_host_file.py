@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.clusters.ssh.host_file import Host, read_hosts
+from flambeau.config.host_file import Host, read_hosts
 from flambeau.errors import ConfigError
 
 
