@@ -79,6 +79,13 @@ class SshHosts:
         """The ssh program, with the configuration that knows these hosts."""
         return shlex.join(["ssh", "-F", str(self.folder / "config")])
 
+    def add_program(self, folder: Path) -> str:
+        """Put a program `ssh` that knows these hosts into a folder; return a PATH that finds it."""
+        program = folder / "ssh"
+        program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} {self.ssh[3:]} "$@"\n')
+        program.chmod(0o755)
+        return os.pathsep.join([str(folder), os.environ["PATH"]])
+
     def address(self, name: str) -> str:
         """The address of a host."""
         return f"127.0.0.{int(name.removeprefix('node')) + 1}"
@@ -131,6 +138,12 @@ class SshHosts:
             if here and process.info["status"] != psutil.STATUS_ZOMBIE:
                 found.append(process)
         return found
+
+    def clients(self) -> list[psutil.Process]:
+        """All ssh programs of this machine that are connected to these hosts."""
+        config = str(self.folder / "config")
+        listed = psutil.process_iter(["cmdline"])
+        return [process for process in listed if config in (process.info["cmdline"] or [])]
 
     def kill(self, name: str) -> None:
         """Cut a host's power: end its ssh server with all connections, and all it has started."""

@@ -41,7 +41,7 @@ def report(timeout: float = 10.0) -> list[Check]:
     """
     here = [_python(), _torch(), _cores(), _memory(), _network(), _folder()]
     engines = [_package("pyspark", "Spark", "spark"), _java(timeout), _package("ray", "Ray", "ray")]
-    return [*here, *engines, _launcher()]
+    return [*here, *engines, _launcher(), _ssh()]
 
 
 def show(checks: list[Check], console: Console) -> None:
@@ -96,6 +96,14 @@ def _package(package: str, engine: str, extra: str) -> Check:
         return Check(package, True, version)
     detail = f"not installed; needed for {engine} only"
     return Check(package, False, detail, f"pip install 'flambeau[{extra}]'")
+
+
+def _ssh() -> Check:
+    program = shutil.which("ssh")
+    if program is not None:
+        return Check("ssh", True, program)
+    detail = "not installed; needed for ssh hosts only"
+    return Check("ssh", False, detail, "install it (apt-get install openssh-client)")
 
 
 def _version(package: str) -> str | None:

@@ -8,6 +8,7 @@ import typer
 from flambeau.cli.given import (
     ClusterOption,
     FormatOption,
+    HostsOption,
     OptionsOption,
     RunArgument,
     is_driver,
@@ -38,6 +39,7 @@ def evaluate(
         typer.Option(help="Processes that share the data, with the same result; 1 unless given."),
     ] = None,
     cluster: ClusterOption = None,
+    hosts: HostsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     format: FormatOption = None,
     option: OptionsOption = None,
@@ -62,7 +64,7 @@ def evaluate(
     from flambeau.driver.parts.evaluate import evaluate_run
 
     checkpoint = resolve(directory, which).name
-    where = parse_cluster(cluster, workers)
+    where = parse_cluster(cluster, workers, hosts)
     scores = evaluate_run(directory, settings, checkpoint, given, names, workers, where)
     if not is_driver(where):
         return

@@ -20,6 +20,7 @@ class ClusterName(StrEnum):
     SPARK = "spark"
     RAY = "ray"
     ATTACHED = "attached"
+    SSH = "ssh"
 
 
 RunArgument = Annotated[
@@ -45,14 +46,34 @@ ClusterOption = Annotated[
 ]
 
 
-def parse_cluster(name: ClusterName | None, workers: int | None = None) -> "Cluster | None":
-    """Return the cluster that a name on the command line stands for."""
-    from flambeau.config import Attached, Local, Ray, Spark
+HostsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Run on the hosts of this file, which are reached by ssh; --cluster ssh reads "
+        "hosts.txt.",
+        show_default=False,
+    ),
+]
 
+
+def parse_cluster(
+    name: ClusterName | None, workers: int | None = None, hosts: str | None = None
+) -> "Cluster | None":
+    """Return the cluster that a name, or a host file, on the command line stands for."""
+    from flambeau.config import Attached, Local, Ray, Spark, Ssh
+    from flambeau.errors import ConfigError
+
+    if hosts is not None:
+        if name not in (None, ClusterName.SSH):
+            raise ConfigError(f"--hosts {hosts}: it is for --cluster ssh, not for {name}")
+        return Ssh(hosts) if workers is None else Ssh(hosts, workers=workers)
     if name is None:
         return None
     if name is ClusterName.ATTACHED:
         return Attached()
+    if name is ClusterName.SSH:
+        return Ssh() if workers is None else Ssh(workers=workers)
     kinds = {ClusterName.LOCAL: Local, ClusterName.SPARK: Spark, ClusterName.RAY: Ray}
     return kinds[name](workers or 1)
 

@@ -10,6 +10,7 @@ import typer
 from flambeau.cli.given import (
     ClusterOption,
     FormatOption,
+    HostsOption,
     OptionsOption,
     is_driver,
     is_export_place,
@@ -31,6 +32,7 @@ def predict(
         int | None, typer.Option(help="Processes that fill a folder; by default one for each core.")
     ] = None,
     cluster: ClusterOption = None,
+    hosts: HostsOption = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Rows of a batch; by default as in evaluation.")
     ] = None,
@@ -56,14 +58,16 @@ def predict(
             parse_data(data, format, option or []),
             PredictionOptions(workers, batch_size, part_rows),
         )
-        _predict_export(run, data_given, out, options, parse_cluster(cluster, workers), trust)
+        _predict_export(
+            run, data_given, out, options, parse_cluster(cluster, workers, hosts), trust
+        )
         return
     directory, settings, which = open_run(run)
     given = parse_data(data, format, option or [])
     options = PredictionOptions(workers, batch_size, part_rows)
     checkpoint = resolve(directory, which).name
     with _counted() as on_rows:
-        where = parse_cluster(cluster, workers)
+        where = parse_cluster(cluster, workers, hosts)
         rows = predict_run(directory, settings, checkpoint, given, out, options, on_rows, where)
     if is_driver(where):
         typer.echo(f"{number_of(rows, 'row')} written to {out}, predicted by {checkpoint}")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from flambeau.cli.given import ClusterOption, parse_cluster
+from flambeau.cli.given import ClusterOption, HostsOption, parse_cluster
 
 
 def run(
@@ -28,6 +28,7 @@ def run(
         typer.Option("-n", "--processes", min=1, help="How many processes; 1 unless given."),
     ] = None,
     cluster: ClusterOption = None,
+    hosts: HostsOption = None,
     threads: Annotated[
         int | None,
         typer.Option(min=1, help="Threads of each; by default the cores are shared evenly."),
@@ -73,7 +74,7 @@ def run(
             return
         given = [",".join(alias), *(["-m"] if module else []), program, *given]
         program, kind = aliases.__name__, "module"
-    where = parse_cluster(cluster, processes)
+    where = parse_cluster(cluster, processes, hosts)
     if where is None and detected() is None:
         where = Local(processes or 1, threads_per_worker=threads)
         if kind == "module":

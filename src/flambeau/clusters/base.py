@@ -5,6 +5,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -66,12 +67,14 @@ class AgentEnded:
     """The end of an agent before its time.
 
     `agent` is None where the engine does not say which one, and `place` is the engine's name of
-    what it ran on. Where single agents cannot be replaced, all of them end together.
+    what it ran on. Where single agents cannot be replaced, all of them end together. An agent that
+    is not `replaceable` has no place left: nothing can be started instead of it.
     """
 
     reason: str
     agent: int | None = None
     place: str | None = None
+    replaceable: bool = True
 
 
 class Cluster(ABC):
@@ -122,6 +125,10 @@ class Cluster(ABC):
     def describe(self, agent: int, host: str) -> str:
         """Name an agent that was on a host, for people."""
         return f"agent {agent} on {host}"
+
+    def places(self) -> dict[str, dict[str, Any]]:
+        """Return what people may want to know of the places of agents, by name, for the report."""
+        return {}
 
     def late(self, missing: Sequence[int]) -> UserError:
         """Return what to tell the user when agents have not joined in time."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flambeau.clusters.base import Cluster
-from flambeau.config.clusters import Attached, ClusterSettings, Local, Ray, Spark
+from flambeau.config.clusters import Attached, ClusterSettings, Local, Ray, Spark, Ssh
 from flambeau.errors import ConfigError, MissingDependencyError
 
 
@@ -33,6 +33,7 @@ def register(
 
 register(Local, "flambeau.clusters.local:LocalCluster")
 register(Attached, "flambeau.clusters.attached.cluster:AttachedCluster")
+register(Ssh, "flambeau.clusters.ssh.cluster:SshCluster")
 register(Spark, "flambeau.clusters.spark.cluster:SparkCluster", needs="PySpark", extra="spark")
 register(Ray, "flambeau.clusters.ray.cluster:RayCluster", needs="Ray", extra="ray")
 

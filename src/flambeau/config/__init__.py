@@ -8,6 +8,7 @@ from flambeau.config.clusters import (
     Ray,
     RemoteCluster,
     Spark,
+    Ssh,
 )
 from flambeau.config.code import CodeRef
 from flambeau.config.data import (
@@ -71,6 +72,7 @@ __all__ = [
     "Settings",
     "Spark",
     "SpooledData",
+    "Ssh",
     "TableSpec",
     "columns",
     "optim",

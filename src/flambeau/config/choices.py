@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from flambeau.config.clusters import Attached, Local, Ray, Spark
+from flambeau.config.clusters import Attached, Local, Ray, Spark, Ssh
 from flambeau.config.settings import Settings
 from flambeau.config.strategies import AllReduce, Hybrid, ParameterServer
 
@@ -49,6 +49,7 @@ class ClusterChoice(Choice):
     spark: Spark = Spark()
     ray: Ray = Ray()
     attached: Attached = Attached()
+    ssh: Ssh = Ssh()
 
     @model_validator(mode="after")
     def _launcher_decides(self) -> Self:

@@ -1,7 +1,8 @@
 """Where processes run: the settings of each cluster."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -14,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from flambeau.config.host_file import read_hosts
 from flambeau.config.settings import Settings
 from flambeau.errors import ConfigError
 
@@ -230,6 +232,58 @@ class Attached(RemoteCluster):
         return self.meeting is not None
 
 
+class Ssh(RemoteCluster):
+    """Workers on hosts that are reached by ssh, with the user's own config, agent and keys.
+
+    `hosts` is a host file (one host per line, as of MPI and DeepSpeed: `node1 slots=4`), or a list
+    of such lines. Each host has room for `workers_per_host`, or as many workers as it has slots; a
+    host without slots has one, or an even share of `workers`. With fewer `workers` than slots, the
+    slots that are left replace those of lost hosts. `python` is the interpreter on the hosts, by
+    default the one at the same path as here; `environment` has variables for what runs there.
+    `ssh` is the program with its options, such as "ssh -F my_config". `host` is the address of this
+    machine for the hosts, if they do not reach it where ssh comes from. Hosts that cannot reach it
+    at all do so through ssh: `tunnel` says whether (None: where it is needed).
+    """
+
+    kind = "ssh"
+
+    hosts: str | tuple[str, ...] = "hosts.txt"
+    workers_per_host: int | None = Field(default=None, ge=1)
+    threads_per_worker: int | None = Field(default=None, ge=1)
+    python: str | None = None
+    environment: dict[str, str] = {}
+    ssh: str | tuple[str, ...] = "ssh"
+    tunnel: bool | None = None
+
+    def __init__(
+        self, hosts: str | PathLike[str] | Sequence[str] | None = None, **values: Any
+    ) -> None:
+        if hosts is not None:
+            values["hosts"] = fspath(hosts) if isinstance(hosts, str | PathLike) else tuple(hosts)
+        super().__init__(**values)
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @property
+    def worker_threads(self) -> int | None:
+        return self.threads_per_worker
+
+    def resolved(self) -> Self:
+        """Return these settings with the hosts of the file, their slots, and all `workers`."""
+        hosts = read_hosts(self.hosts)
+        asked = self.workers if "workers" in self.model_fields_set else None
+        each = self.workers_per_host or (asked and -(-asked // len(hosts))) or 1
+        slots = [self.workers_per_host or host.slots or each for host in hosts]
+        if asked is not None and asked > sum(slots):
+            raise ConfigError(
+                f"cluster.workers={asked}: the hosts have {sum(slots)} slots; ask for fewer "
+                "workers, give slots=n in the host file, or workers_per_host="
+            )
+        lines = (f"{host.name} slots={n}" for host, n in zip(hosts, slots, strict=True))
+        update = {"hosts": tuple(lines), "workers": asked or sum(slots), "workers_per_host": None}
+        return self.model_copy(update=update)
+
+
 class UnknownCluster(ClusterSettings):
     """A cluster of a package that is not installed here, as far as others need to know it.
 
@@ -243,7 +297,7 @@ class UnknownCluster(ClusterSettings):
 
 
 _KINDS: dict[str, type[ClusterSettings]] = {
-    kind.kind: kind for kind in (Local, Spark, Ray, Attached)
+    kind.kind: kind for kind in (Local, Spark, Ray, Attached, Ssh)
 }
 
 

@@ -14,13 +14,14 @@ class Outcome:
     `status` is what the last worker reported: "finished" or "stopped".
 
     `summaries` are what workers said at their end, by rank, `servers` the same by shard;
-    `coordinator_summary` and `rows` come from whoever conducted them.
+    `coordinator_summary` and `rows` come from whoever conducted them, `places` from the cluster.
     """
 
     summaries: dict[int, dict[str, Any]] = field(default_factory=dict)
     servers: dict[int, dict[str, Any]] = field(default_factory=dict)
     coordinator_summary: dict[str, Any] = field(default_factory=dict)
     rows: dict[str, int] | None = None
+    places: dict[str, dict[str, Any]] = field(default_factory=dict)
     status: str = "finished"
     failure: Failure | None = None
     interrupted: signal.Signals | None = None

@@ -30,6 +30,7 @@ def make_report(
         "error": outcome.failure.message if outcome.failure else None,
         "workers": settings.cluster.workers,
         "restarts": outcome.restarts,
+        **({"places": outcome.places} if outcome.places else {}),
         "wall_seconds": round(time.time() - started, 3),
         "rows": {**rows, "skipped": memory.rows_skipped},
         "step": memory.step,

@@ -7,6 +7,8 @@ The kinds of events and their fields:
                  skipped_rows (bad rows of the data that were left out)
     spooled      rows {frame: rows}, bytes, agents, nulls {frame: {column: rows}}: a data frame is
                  in files of all agents
+    places       places {name: {agents (numbers), reaches_driver ("directly" or "through ssh")}}:
+                 where agents are started, if the cluster knows (Ssh)
     generation   number
     epoch_start  epoch
     epoch_end    epoch

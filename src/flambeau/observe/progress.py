@@ -184,6 +184,8 @@ def _numbers(named: dict[str, Any]) -> str:
     return "".join(f"  {name} {value:.4g}" for name, value in named.items() if value is not None)
 
 
+#: How many places of agents are named in a line.
+MOST_PLACES = 8
 _STYLES = {"warning": "yellow", "worker_lost": "red", "restart": "yellow"}
 
 
@@ -201,6 +203,8 @@ def _print(console: Console, line: Text) -> None:
 
 def _message(kind: str, fields: dict[str, Any]) -> Iterator[str | Text]:
     match kind:
+        case "places":
+            yield _places(fields["places"])
         case "job_start":
             yield from _job_start(fields)
         case "evaluation":
@@ -218,6 +222,19 @@ def _message(kind: str, fields: dict[str, Any]) -> Iterator[str | Text]:
             yield f"{_what_starts(fields)}{when}: {fields['reason']}"
         case "job_end":
             yield _job_end(fields)
+
+
+def _places(places: dict[str, dict[str, Any]]) -> str:
+    ways: dict[str, list[str]] = {}
+    for name, place in places.items():
+        ways.setdefault(place["reaches_driver"], []).append(name)
+    parts = (f"{_listed(names)} (connected {way})" for way, names in ways.items())
+    return f"on {' and '.join(parts)}"
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MOST_PLACES
+    return ", ".join(names[:MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _what_starts(fields: dict[str, Any]) -> str:

@@ -263,6 +263,8 @@ def open_cluster(kind: str, workers: int) -> Any:
         return fb.Local(workers)
     if kind == "ray":
         return fb.Ray(workers)
+    if kind == "ssh":
+        return fb.Ssh(workers=workers)
     from pyspark.sql import SparkSession
 
     SparkSession.builder.master(f"local[{workers}]").getOrCreate()

@@ -9,13 +9,14 @@ import slurm_cluster
 from lacking import missing
 from places import Place
 from ray_nodes import Nodes
+from sshd import SshHosts
 
 #: Made by `make test`; see the Makefile.
 OPEN_MPI = Path(sys.prefix) / "openmpi" / "bin" / "mpirun"
 MPICH = Path(sys.prefix) / "mpich" / "bin" / "mpiexec"
 
 
-@pytest.fixture(params=["local", "spark", "ray", "openmpi"])
+@pytest.fixture(params=["local", "spark", "ray", "ssh", "openmpi"])
 def place(request: pytest.FixtureRequest) -> Place:
     found: Place = request.getfixturevalue(request.param)
     return found
@@ -34,6 +35,13 @@ def spark(spark_folder: Path) -> Place:
 @pytest.fixture
 def ray(two_rays: Nodes) -> Place:
     return Place("Ray", "ray", environment=two_rays.environment, has_frames=True)
+
+
+@pytest.fixture
+def ssh(ssh_hosts: SshHosts, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    path = ssh_hosts.add_program(tmp_path_factory.mktemp("bin"))
+    hosts = "".join(f"{name}\n" for name in ssh_hosts.names)
+    return Place("Ssh", "ssh", environment={"PATH": path}, files={"hosts.txt": hosts})
 
 
 @pytest.fixture

@@ -48,6 +48,8 @@ class Place:
     environment: dict[str, str] = field(default_factory=dict)
     #: Whether its engine has data frames.
     has_frames: bool = False
+    #: Files that its settings name, by their names in the folder of the program.
+    files: dict[str, str] = field(default_factory=dict)
 
     def processes(self, workers: int) -> int:
         """How many processes run the program."""
@@ -60,6 +62,8 @@ class Place:
 
     def start(self, *command: str, folder: Path, workers: int = 2) -> subprocess.Popen[str]:
         """Start a command in a folder, under the launcher."""
+        for name, text in self.files.items():
+            (folder / name).write_text(text)
         before = [word.format(n=workers) for word in self.launcher]
         return subprocess.Popen(
             [*before, *command],
@@ -79,7 +83,7 @@ class Place:
         if self.kind == "spark":
             os.kill(process.pid, number)  # its Java has handlers of its own
             return
-        if self.kind in ("local", "ray"):
+        if self.kind in ("local", "ray", "ssh"):
             os.killpg(process.pid, number)
             return
         for program in programs(process):

@@ -57,7 +57,9 @@ def test_settings_without_a_class() -> None:
     class Unknown(ClusterSettings):
         """Nobody places it."""
 
-    with pytest.raises(ConfigError, match=r"known are Local, Attached, Spark.*register\(Unknown"):
+    with pytest.raises(
+        ConfigError, match=r"known are Local, Attached, Ssh, Spark.*register\(Unknown"
+    ):
         open_cluster(Unknown(), {})
 
 

@@ -1,5 +1,6 @@
 """Data and clusters that do not go together."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from flambeau.config import (
     RemoteCluster,
     Spark,
     SpooledData,
+    Ssh,
 )
 from flambeau.config.choices import ClusterChoice
 from flambeau.config.job_file import JobFile
@@ -134,3 +136,42 @@ def test_how_many_processes_a_launcher_starts_is_not_a_setting() -> None:
 )
 def test_what_ray_reserves(settings: Ray, resources: dict[str, float], threads: int) -> None:
     assert (settings.resources, settings.worker_threads) == (resources, threads)
+
+
+# Hosts
+
+
+@pytest.mark.parametrize(
+    ("given", "workers", "hosts"),
+    [
+        ({"hosts": ["a", "b slots=2"]}, 3, ("a slots=1", "b slots=2")),
+        ({"hosts": ["a", "b"], "workers": 3}, 3, ("a slots=2", "b slots=2")),
+        ({"hosts": ["a slots=4", "b"], "workers": 2}, 2, ("a slots=4", "b slots=1")),
+        ({"hosts": ["a slots=4", "b"], "workers_per_host": 2}, 4, ("a slots=2", "b slots=2")),
+    ],
+)
+def test_slots_of_hosts_say_how_many_workers_there_are(
+    given: dict[str, Any], workers: int, hosts: tuple[str, ...]
+) -> None:
+    resolved = Ssh(**given).resolved()
+    assert (resolved.workers, resolved.hosts) == (workers, hosts)
+    assert resolved.resolved() == resolved
+
+
+def test_more_workers_than_slots_are_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.workers=5: the hosts have 3 slots"):
+        Ssh(["a slots=1", "b slots=2"], workers=5).resolved()
+
+
+def test_a_host_file_is_named_in_a_job_file_and_read_by_the_driver_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts.txt").write_text("node1:2\n")
+    for given in ("ssh", {"ssh": {"hosts": "hosts.txt"}}):
+        chosen = ClusterChoice.model_validate(given).chosen
+        assert chosen.hosts == "hosts.txt"
+        assert (chosen.resolved().workers, chosen.resolved().hosts) == (2, ("node1 slots=2",))
+    (tmp_path / "hosts.txt").unlink()
+    job = settings(train=FILES, cluster=Ssh())
+    assert JobSettings.parse(job.model_dump(mode="json")).cluster == Ssh()

@@ -111,6 +111,8 @@ class Controller:
         with self._job.signals.caught():
             try:
                 self._job.agents.start(launch)
+                if places := self._job.cluster.places():
+                    self._job.emit("places", places=places)
                 while self._job.phase is not Phase.OVER:
                     self._handle_messages()
                     self._tick()
@@ -120,6 +122,7 @@ class Controller:
         self._job.outcome.restarts = self._job.restarts.count
         self._job.outcome.coordinator_summary = self._job.coordinator.summary()
         self._job.outcome.rows = self._job.coordinator.rows()
+        self._job.outcome.places = self._job.cluster.places()
         return self._job.outcome
 
     # What arrives

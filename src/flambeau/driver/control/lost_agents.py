@@ -74,7 +74,8 @@ class LostAgents:
             self._mark_exited(gone)
             self._unreplaced.update(gone)
             return
-        replaceable = job.cluster.replaces_agents and (job.restarts.left or self.again)
+        placed = job.cluster.replaces_agents and all(each.replaceable for each in ended)
+        replaceable = placed and (job.restarts.left or self.again)
         if job.signals.count or not replaceable:
             self._give_up(gone, failure)
             return
@@ -176,7 +177,8 @@ class LostAgents:
         roles = job.members.of_agent(gone[0]) or job.members.all()
         spec = roles[0].spec if roles else RoleSpec(job.topology.role, 0, 1, 0, 1, gone[0], 0)
         text = f"{who} ended before its time: {ended.reason}"
-        return Failure(spec, Cause.DIED, text, replaceable=job.cluster.replaces_agents)
+        replaceable = job.cluster.replaces_agents and ended.replaceable
+        return Failure(spec, Cause.DIED, text, replaceable=replaceable)
 
     def _emit(self, ended: Sequence[AgentEnded]) -> None:
         for each in ended:
