@@ -180,6 +180,23 @@ def test_a_lost_host_without_a_free_slot_ends_a_job_that_needs_it(
         fit(tmp_path, cluster, lambda: hosts.kill("node2"), epochs=100)
 
 
+def test_asynchronous_workers_continue_without_a_lost_host_and_its_servers_move(
+    hosts: SshHosts, tmp_path: Path
+) -> None:
+    strategy = fb.ParameterServer(servers=2, consistency="asynchronous")
+    cluster = fb.Ssh(["node1", "node2"], ssh=hosts.ssh)
+    result = fit(
+        tmp_path, cluster, lambda: hosts.kill("node1"), strategy=strategy, valid=rows(ROWS)
+    )
+    report = result.report
+    assert (report["status"], report["workers_at_end"]) == ("finished", 1)
+    assert list(report["places"]) == ["node2"]
+    assert len(events(tmp_path, "generation")) == 1
+    counts = report["rows"]
+    assert counts["applied"] + counts["dropped"] + counts.get("lost", 0) == ROWS * EPOCHS
+    assert events(tmp_path, "evaluation")[-1]["rows"] == ROWS
+
+
 @pytest.mark.parametrize("tunnel", [None, True], ids=["directly", "through ssh"])
 def test_a_killed_driver_leaves_nothing_on_any_host(
     hosts: SshHosts, tmp_path: Path, tunnel: bool | None

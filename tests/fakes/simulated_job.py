@@ -47,6 +47,14 @@ class Elastic(TrainingCoordinator):
 
     elastic = True
 
+    def __init__(self, *, needs_first: bool = False) -> None:
+        super().__init__()
+        self.needs_first = needs_first
+        self.gone: list[RoleSpec] = []
+
+    def dismissed(self, spec: RoleSpec) -> None:
+        self.gone.append(spec)
+
     def stop(self) -> None:
         for spec in self.stage.roles(Role.WORKER):
             self.stage.send(spec, Stop())
@@ -210,6 +218,7 @@ class SimulatedJob(Observer):
         servers: int = 0,
         single: bool = True,
         elastic: bool = False,
+        needs_first: bool = False,
         saved: bool = True,
         rows: bool = False,
         restarts: int = 1,
@@ -228,7 +237,8 @@ class SimulatedJob(Observer):
         self._plans: list[tuple[Phase, Callable[[], None]]] = []
         self._next_beat = 1.0
         self.cluster = SimulatedCluster(self, agents, single=single, rows=rows)
-        coordinator = Elastic() if elastic else PassiveCoordinator(Role.WORKER)
+        self.elastic = Elastic(needs_first=needs_first)
+        coordinator = self.elastic if elastic else PassiveCoordinator(Role.WORKER)
         topology = Topology(
             agents, servers=servers, coordinator=coordinator, starts=Choice(self, saved=saved)
         )
@@ -262,12 +272,12 @@ class SimulatedJob(Observer):
         """The newest agent with a number."""
         return [agent for agent in self.agents if agent.number == number][-1]
 
-    def kill(self, number: int) -> None:
-        """End an agent and its roles; the cluster notices."""
+    def kill(self, number: int, *, replaceable: bool = True) -> None:
+        """End an agent and its roles; the cluster notices, and may have no other place."""
         agent = self.agent(number)
         agent.alive = False
         agent.roles.clear()
-        self.cluster.ended_agents.append(AgentEnded("killed", number, "node 7"))
+        self.cluster.ended_agents.append(AgentEnded("killed", number, "node 7", replaceable))
 
     def freeze(self, number: int) -> None:
         """Let an agent and its roles fall silent; nobody notices."""

@@ -73,6 +73,11 @@ class Membership:
         }
         self._group = self._with_ranks()
 
+    def remove(self, lost: RoleSpec) -> None:
+        """Remove a role that was lost, in whose place there will be no other."""
+        del self._members[lost]
+        self._group = self._with_ranks()
+
     def silent(self, now: float, timeout: float) -> list[Member]:
         """Return members that should be alive but have sent nothing for `timeout` seconds.
 

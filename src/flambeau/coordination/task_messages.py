@@ -94,7 +94,7 @@ class SyncPoint(Message, frozen=True):
 
     They evaluate or save there as requested. `progress` is the first worker's progress after the
     previous sync point, for new workers. `stops`: it is the last one, although data remains to
-    train on.
+    train on. `ranks` are all workers that meet.
     """
 
     number: int
@@ -105,6 +105,7 @@ class SyncPoint(Message, frozen=True):
     last: bool
     plan: dict[str, Any]
     progress: dict[str, Any]
+    ranks: list[int]
     stops: bool = False
 
 

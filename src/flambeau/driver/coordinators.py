@@ -50,6 +50,8 @@ class TrainingCoordinator(ABC):
 
     #: Whether a lost worker or server is replaced while the others go on.
     elastic = False
+    #: Whether the others cannot continue without the first worker.
+    needs_first = False
 
     def __init__(self) -> None:
         self.stopping = False
@@ -69,6 +71,10 @@ class TrainingCoordinator(ABC):
 
     def lost(self, spec: RoleSpec) -> None:  # noqa: B027 - not all care
         """A role of an elastic job is gone and will be replaced."""
+
+    def dismissed(self, spec: RoleSpec) -> None:
+        """A worker of an elastic job is gone, and nothing will take its place."""
+        self.lost(spec)
 
     def replaced(self, spec: RoleSpec, checkpoint: str | None) -> None:  # noqa: B027
         """A role of an elastic job is being started in a lost one's place, from a checkpoint."""

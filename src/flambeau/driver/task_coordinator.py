@@ -11,6 +11,7 @@ from flambeau.checkpoint.references import step_of
 from flambeau.config import JobSettings
 from flambeau.config.strategies import ParameterServer
 from flambeau.coordination.clocks import Clocks
+from flambeau.coordination.exchanges import Exchanges
 from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.coordination.step_budget import StepBudget
 from flambeau.coordination.task_messages import (
@@ -30,6 +31,7 @@ from flambeau.coordination.tasks import DynamicPlan
 from flambeau.driver.async_progress import AsyncProgress
 from flambeau.driver.control.lost_updates import LostUpdates
 from flambeau.driver.coordinators import PROGRESS_SECONDS, TrainingCoordinator
+from flambeau.driver.task_plan import idle_warning, make_plan
 
 
 @final
@@ -43,6 +45,7 @@ class TaskCoordinator(TrainingCoordinator):
     """
 
     elastic = True
+    needs_first = True  # it saves for all, and knows their milestones
 
     def __init__(self, settings: JobSettings) -> None:
         super().__init__()
@@ -56,13 +59,15 @@ class TaskCoordinator(TrainingCoordinator):
         self._plan: DynamicPlan | None = None
         self._budget: StepBudget | None = None
         self._clocks = Clocks()
+        #: Workers that meet: all but those that were lost and not replaced.
+        self._ranks = set(range(self._settings.cluster.workers))
         self._parked: dict[int, RoleSpec] = {}
         self._sync_point: SyncPoint | None = None
         self._met: set[int] = set()
         self._sync_points = 0
         self._evaluated_at = self._saved_at = 0
         self._save_soon = False
-        self._exchanges: dict[str, dict[int, bytes]] = {}
+        self._exchanges = Exchanges()
         self._carried: dict[str, Any] = {}
         self._informed: set[int] = set()
         self._progress = AsyncProgress()
@@ -108,6 +113,19 @@ class TaskCoordinator(TrainingCoordinator):
         self._leave(spec.rank)
         self._hand_out_to_all()
 
+    def dismissed(self, spec: RoleSpec) -> None:
+        """The others share a lost worker's tasks, and meet without it from now on."""
+        self.lost(spec)
+        self._ranks.discard(spec.rank)
+        self._answer_exchanges()
+        if self._sync_point is not None and self._sync_point.evaluate:
+            text = (
+                f"the evaluation at step {self._sync_point.step} may lack rows of "
+                f"{spec.name}, which was lost meanwhile"
+            )
+            self.stage.emit("warning", text=text)
+        self._end_sync_point()
+
     def replaced(self, spec: RoleSpec, checkpoint: str | None) -> None:
         """A new server has only the updates of its checkpoint; the plan continues where it was."""
         if spec.role is Role.SERVER and checkpoint is not None:
@@ -144,7 +162,9 @@ class TaskCoordinator(TrainingCoordinator):
         """How far it came, if it has begun."""
         if self._plan is None:
             return {}
+        fewer = len(self._ranks) < self._settings.cluster.workers
         return {
+            **({"workers_at_end": len(self._ranks)} if fewer else {}),
             "step": self._progress.step,
             "sync_points": self._sync_points,
             "updates_lost": self._lost_updates.count,
@@ -155,8 +175,9 @@ class TaskCoordinator(TrainingCoordinator):
     def _set_up(self, data: PlanData) -> None:
         if self._plan is not None:
             return  # a worker that replaces the first one
-        self._plan, self._carried = self._make_plan(data), data.progress
-        self._warn_of_idle_workers(self._plan)
+        self._plan, self._carried = make_plan(self._settings, data), data.progress
+        if (text := idle_warning(self._settings, self._plan)) is not None:
+            self.stage.emit("warning", text=text)
         if data.state is not None:
             self._plan.load(data.state["plan"], whole_epoch=data.state.get("other_parts", False))
             self._progress.step = self._evaluated_at = self._saved_at = data.state["step"]
@@ -172,41 +193,6 @@ class TaskCoordinator(TrainingCoordinator):
         else:
             self._call_if_due()  # more epochs may be asked for than there were before
             self._hand_out_to_all()
-
-    def _make_plan(self, data: PlanData) -> DynamicPlan:
-        settings, loading = self._settings, self._settings.loading
-        common: dict[str, Any] = {"batch_size": settings.batch_size, "epochs": settings.epochs}
-        if data.kind == "shares":
-            return DynamicPlan.of_shares(data.sizes[0], **common)
-        if data.kind == "rows":
-            return DynamicPlan.of_rows(
-                data.sizes[0],
-                workers=settings.cluster.workers,
-                drop_last=loading.drop_last,
-                **common,
-            )
-        return DynamicPlan.of_shards(
-            data.sizes,
-            workers=settings.cluster.workers,
-            window=loading.window(settings.batch_size) if loading.shuffle else None,
-            seed=settings.seed,
-            shuffle=loading.shuffle,
-            drop_last=loading.drop_last,
-            homes=data.homes,
-            **common,
-        )
-
-    def _warn_of_idle_workers(self, plan: DynamicPlan) -> None:
-        workers, size = self._settings.cluster.workers, self._settings.batch_size
-        if idle := plan.idle(workers):
-            who = "worker has" if idle == 1 else "workers have"
-            why = (
-                f"there are fewer batches of {size} rows than workers. Use fewer workers, a "
-                "smaller batch_size or more data"
-            )
-            if plan.has_homes:
-                why = "the cluster has brought them no rows of the data frame. Repartition it"
-            self.stage.emit("warning", text=f"{idle} {who} no rows to train on: {why}")
 
     def _hand_out_to_all(self) -> None:
         self._hand_out(list(self._parked.values()))
@@ -328,9 +314,8 @@ class TaskCoordinator(TrainingCoordinator):
         lost = self._lost_updates.count
         plan = {"plan": self._plan.dump(), "step": step, "updates_lost": lost}
         stops = last and self.stopping and not self._finished()
-        self._sync_point = SyncPoint(
-            self._sync_points, step, epoch, evaluate, save, last, plan, self._carried, stops
-        )
+        asked = (evaluate, save, last, plan, self._carried, sorted(self._ranks), stops)
+        self._sync_point = SyncPoint(self._sync_points, step, epoch, *asked)
         self._sync_points += 1
         self._met = set()
         for spec in self.stage.roles(Role.WORKER):
@@ -349,26 +334,31 @@ class TaskCoordinator(TrainingCoordinator):
         if message.spec.rank == 0:
             self._carried = message.progress
         self.stopping = self.stopping or message.stop
-        if len(self._met) < self._settings.cluster.workers:
+        self._end_sync_point()
+
+    def _end_sync_point(self) -> None:
+        """Continue when all have met; the last one stays, for one that is lost before it ends."""
+        if self._sync_point is None or self._sync_point.last or not self._ranks <= self._met:
             return
-        if self._sync_point.last:
-            return  # it stays, for one that is lost before it has ended
         self._sync_point = None
-        self._exchanges.clear()
+        self._exchanges = Exchanges()
         self._call_if_due()
         self._hand_out_to_all()
 
     def _contribute(self, message: Contribution, data: bytes) -> None:
-        parts = self._exchanges.setdefault(message.key, {})
-        # What others have been told already stays as it was.
-        again = len(parts) == self._settings.cluster.workers
-        if not again:
-            parts[message.spec.rank] = data
-        if len(parts) < self._settings.cluster.workers:
+        if self._exchanges.is_answered(message.key):
+            self._send_parts(message.key, [message.spec])
             return
-        whole = [parts[rank] for rank in sorted(parts)]
-        for spec in [message.spec] if again else self.stage.roles(Role.WORKER):
-            self.stage.send(spec, Gathered(message.key), whole)
+        self._exchanges.add(message.key, message.spec.rank, data)
+        self._answer_exchanges()
+
+    def _answer_exchanges(self) -> None:
+        for key in self._exchanges.take_complete(self._ranks):
+            self._send_parts(key, self.stage.roles(Role.WORKER))
+
+    def _send_parts(self, key: str, specs: Sequence[RoleSpec]) -> None:
+        for spec in specs:
+            self.stage.send(spec, Gathered(key), self._exchanges.parts(key))
 
     def _finished(self) -> bool:
         assert self._plan is not None

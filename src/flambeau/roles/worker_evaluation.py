@@ -1,5 +1,6 @@
 """Evaluation on the validation data, by all workers together."""
 
+import functools
 from collections.abc import Callable, Iterator
 
 from torch import nn
@@ -32,10 +33,18 @@ def held_out_evaluation(
     if loss is not None:
         look = open_data.image_transform(settings.images, source, train=False, seed=0)
         binder = dry_run(model, source, binder, loss, look, "valid")
-    place = Place(context.group.rank, context.group.size)
-    loader = open_data.make_loader(source, settings, binder, place, train=False)
+
+    @functools.lru_cache(maxsize=1)
+    def loader_at(place: Place) -> Loader:
+        return open_data.make_loader(source, settings, binder, place, train=False)
+
+    def loader_here() -> Loader:
+        return loader_at(Place(context.group.position, context.group.size))
+
+    loader_here()  # what is wrong with the data is found now
 
     def run() -> Scores:
+        loader = loader_here()
         metrics = MetricSet(settings.metrics, loss, exact_rows)
         batches = _batches(loader, context.coordinator.mark)
         return evaluate(

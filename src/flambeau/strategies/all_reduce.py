@@ -106,7 +106,7 @@ class AllReduceStrategy(Strategy):
         """Average running statistics and, with local SGD, the weights."""
         if self._settings.local_sgd is not None:
             self._average_weights()
-        average_buffers(self._model, self._group.sum, self._group.size)
+        average_buffers(self._model, self._group)
 
     def weightless(self, on: bool) -> None:
         """Exclude rows without weight from synchronised statistics."""

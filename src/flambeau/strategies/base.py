@@ -18,6 +18,7 @@ from flambeau.config.tables import TableSpec
 from flambeau.coordination.coordinator_client import CoordinatorClient
 from flambeau.data.batch import Batch
 from flambeau.embeddings.backend import TableGradient
+from flambeau.strategies.group import Group
 
 #: As in torch's own clipping, added to the norm before dividing.
 NORM_EPSILON = 1e-6
@@ -232,15 +233,16 @@ class Strategy(ABC):
         """Close connections."""
 
 
-def average_buffers(model: nn.Module, total: Callable[[Tensor], Tensor], workers: int) -> None:
+def average_buffers(model: nn.Module, group: Group) -> None:
     """Replace floating-point buffers (running statistics) by their mean over all workers."""
     buffers = [b for b in model.buffers() if b.is_floating_point()]
-    if not buffers or workers == 1:
+    if not buffers or group.size == 1:
         return
     doubles = any(b.dtype is torch.float64 for b in buffers)
     dtype = torch.float64 if doubles else torch.float32
     with torch.no_grad():
-        flat = total(torch.cat([b.detach().flatten().to(dtype) for b in buffers])) / workers
+        flat = group.sum(torch.cat([b.detach().flatten().to(dtype) for b in buffers]))
+        flat = flat / group.size  # those that took part, which may be fewer than before
         parts = torch.split(flat, [b.numel() for b in buffers])
         for buffer, part in zip(buffers, parts, strict=True):
             buffer.copy_(part.view_as(buffer))

@@ -21,20 +21,28 @@ EXCHANGE_SECONDS = 3600.0
 class CoordinatorGroup(Group):
     """All asynchronous workers, which exchange data through the coordinator at sync points.
 
-    A replacement worker repeats the exchanges of the sync point and gets the same answers.
+    A replacement worker repeats the exchanges of the sync point and gets the same answers. `size`
+    is how many workers took part in the last exchange, or are to take part in the next one.
     """
 
     def __init__(self, coordinator: CoordinatorClient) -> None:
         self.rank, self.size = coordinator.spec.rank, coordinator.spec.world
+        self._position = self.rank
         self._coordinator = coordinator
         self._changed = threading.Condition()
         self._answers: dict[str, Sequence[Any]] = {}
         self._sync_point, self._number = -1, 0
         coordinator.on(Gathered, self._on_gathered)
 
-    def enter(self, sync_point: int) -> None:
-        """Start the exchanges of a sync point."""
+    @property
+    def position(self) -> int:
+        """See `Group`: as of the last sync point."""
+        return self._position
+
+    def enter(self, sync_point: int, ranks: Sequence[int]) -> None:
+        """Start the exchanges of a sync point, at which these workers meet."""
         self._sync_point, self._number = sync_point, 0
+        self._position, self.size = ranks.index(self.rank), len(ranks)
         with self._changed:
             self._answers = {
                 key: parts
@@ -55,7 +63,9 @@ class CoordinatorGroup(Group):
                     raise RequestTimeoutError(
                         f"the other workers did not arrive within {EXCHANGE_SECONDS:.0f} s"
                     )
-            return [bytes(part) for part in self._answers.pop(key)]
+            parts = [bytes(part) for part in self._answers.pop(key)]
+        self.size = len(parts)
+        return parts
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Replace the tensor by its sum over all workers, in the order of ranks."""

@@ -27,6 +27,11 @@ class Group(ABC):
         """Return the bytes of all workers, by rank, on every worker."""
 
     @property
+    def position(self) -> int:
+        """Place of this worker among those that are left: its rank, unless others were lost."""
+        return self.rank
+
+    @property
     def first(self) -> bool:
         """Whether this is the worker that writes on behalf of all."""
         return self.rank == 0

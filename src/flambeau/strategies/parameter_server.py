@@ -137,7 +137,7 @@ class ParameterServerStrategy(Strategy):
         if not self._lockstep:
             self._group.gather(b"")  # all workers' gradients have been applied
         self._take_dense()
-        average_buffers(self._model, self._group.sum, self._group.size)
+        average_buffers(self._model, self._group)
 
     def catch_up(self) -> None:
         """Load the newest weights."""

@@ -124,7 +124,7 @@ class TaskFeed:
                 else:
                     self._changed.wait()
         self._send()
-        self._group.enter(sync_point.number)
+        self._group.enter(sync_point.number, sync_point.ranks)
         return sync_point
 
     def _may_start(self) -> bool:

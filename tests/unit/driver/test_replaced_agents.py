@@ -7,6 +7,7 @@ import pytest
 from simulated_job import JOIN_SECONDS, SimulatedJob
 
 from flambeau.clusters.base import AgentEnded, Launch
+from flambeau.coordination.roles import Role
 from flambeau.driver.control.controller import END_SECONDS
 from flambeau.driver.control.phases import Phase
 from flambeau.errors import ConfigError
@@ -129,6 +130,74 @@ def test_a_second_ctrl_c_ends_the_wait_for_agents_that_are_being_started(times: 
     assert job.run().ending == "stopped"
     assert job.cluster.stopped
     assert job.now == pytest.approx(8.0 if times == 1 else 2.0, abs=0.5)
+
+
+# Agents that nothing can replace
+
+
+def dismissed(job: SimulatedJob) -> list[tuple[Role, int]]:
+    return [(spec.role, spec.rank) for spec in job.elastic.gone]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "after no other place was found"])
+def test_workers_that_do_not_need_each_other_continue_without_an_agent(again: bool) -> None:
+    job = SimulatedJob(agents=3, elastic=True)
+    restart = job.cluster.restart
+
+    def find_no_place(agents: Sequence[int]) -> None:
+        restart([])
+        job.cluster.ended_agents += [AgentEnded("no slot", n, None, False) for n in agents]
+
+    job.cluster.restart = find_no_place  # type: ignore[method-assign]
+    job.at(Phase.RUNNING, lambda: job.after(3.0, lambda: job.kill(1, replaceable=again)))
+    outcome = job.run()
+    assert (outcome.ending, outcome.restarts) == ("finished", int(again))
+    assert dismissed(job) == [(Role.WORKER, 1)]
+    assert sorted(outcome.summaries) == [0, 2]
+    assert len(job.kinds("generation")) == 1
+    (warning,) = job.kinds("warning")
+    assert warning["text"].startswith("the job continues with fewer workers: agent 1 on host-1 ")
+
+
+def test_servers_of_an_agent_that_nothing_replaces_move_to_another() -> None:
+    job = SimulatedJob(agents=3, servers=3, elastic=True)
+    job.at(Phase.RUNNING, lambda: job.after(3.0, lambda: job.kill(1, replaceable=False)))
+    outcome = job.run()
+    assert outcome.ending == "finished"
+    assert (sorted(outcome.summaries), sorted(outcome.servers)) == ([0, 2], [0, 1, 2])
+
+
+def test_the_first_worker_takes_the_place_of_the_last_one_if_it_is_needed() -> None:
+    job = SimulatedJob(agents=3, elastic=True, needs_first=True)
+    job.at(Phase.RUNNING, lambda: job.after(3.0, lambda: job.kill(0, replaceable=False)))
+    outcome = job.run()
+    assert outcome.ending == "finished"
+    assert dismissed(job) == [(Role.WORKER, 2)]
+    assert sorted(outcome.summaries) == [0, 1]
+
+
+@pytest.mark.parametrize("elastic", [True, False])
+def test_without_enough_workers_a_job_fails_with_the_agent_that_nothing_replaces(
+    elastic: bool,
+) -> None:
+    job = SimulatedJob(agents=1 if elastic else 2, elastic=elastic)
+    job.at(Phase.RUNNING, lambda: job.after(3.0, lambda: job.kill(0, replaceable=False)))
+    outcome = job.run()
+    assert outcome.ending == "failed"
+    assert outcome.failure is not None
+    assert outcome.failure.message == "agent 0 on host-0 ended before its time: killed"
+    assert not outcome.failure.replaceable
+
+
+def test_another_generation_asks_again_for_agents_that_nothing_could_replace() -> None:
+    job = SimulatedJob(agents=3, servers=1, elastic=True, saved=False, restarts=3)
+    job.at(Phase.RUNNING, lambda: job.after(3.0, lambda: job.kill(1, replaceable=False)))
+    # Without a checkpoint, all start again when a server is lost.
+    job.after(9.0, lambda: job.agent(0).exit(job.controller._job.roles(Role.SERVER)[0], 1))
+    outcome = job.run()
+    assert (outcome.ending, outcome.restarts) == ("finished", 1)
+    assert job.cluster.restarted == [[1]]
+    assert sorted(outcome.summaries) == [0, 1, 2]
 
 
 # What observers are told

@@ -105,6 +105,10 @@ class Job:
         lost = self.stage.members.pop(rank)
         self.free.lost(lost)
 
+    def dismiss(self, rank: int) -> None:
+        """A lost worker will not come back."""
+        self.free.dismissed(self.stage.members.pop(rank))
+
     def replace(self, rank: int) -> None:
         """A new process has taken a lost one's place."""
         world = len(self.stage.members) + 1
@@ -906,3 +910,50 @@ def test_max_steps_limit_the_steps_to_be_made() -> None:
     job.train(0, task)
     job.free.tick(job.free._told + 2.0)
     assert job.stage.told[0][1]["steps_total"] == 3
+
+
+# Workers that nothing replaces
+
+
+def test_the_others_share_the_tasks_and_meet_without_a_worker_that_nothing_replaces() -> None:
+    job = Job(workers=3).begun(rows=24)
+    held = job.want(1)
+    assert held is not None
+    job.dismiss(1)
+    assert job.want(0) == held
+    job.train(0, held)
+    job.train_all(0)
+    point = job.sync_point(2)
+    assert point is not None
+    assert point.ranks == [0, 2]
+    job.meet(0, 2)
+    assert job.free.summary()["workers_at_end"] == 2
+
+
+def test_a_worker_that_nothing_replaces_is_not_awaited_where_the_others_have_met() -> None:
+    job = Job(workers=3).plan(rows=24)
+    job.meet(0, 2)
+    assert job.want(0) is None
+    job.dismiss(1)
+    assert job.assigned(0) is not None
+
+
+def test_an_exchange_is_answered_without_a_worker_that_nothing_replaces() -> None:
+    job = Job(workers=3).plan()
+    for rank in (0, 2):
+        job.say(Contribution(job.stage.members[rank], "0/0"), f"from {rank}".encode())
+    assert job.stage.heard(0, Gathered) == []
+    job.dismiss(1)
+    ((_, message, parts),) = [item for item in job.stage.sent if item[0].rank == 2][-1:]
+    assert (message, list(parts)) == (Gathered("0/0"), [b"from 0", b"from 2"])
+
+
+def test_an_evaluation_that_lacks_rows_of_a_lost_worker_is_named() -> None:
+    job = Job(workers=2, epochs=1).begun(rows=8)
+    job.train_all(0)
+    assert job.sync_point() is not None
+    job.dismiss(1)
+    assert (
+        "warning",
+        {"text": "the evaluation at step 2 may lack rows of worker 1, which was lost meanwhile"},
+    ) in job.stage.told

@@ -29,7 +29,7 @@ class Topology:
 
     def enter(self, sync_point: int) -> None:
         for group in self.groups:
-            group.enter(sync_point)
+            group.enter(sync_point, range(WORKERS))
 
     def contribute(self, message: Any, buffers: Sequence[Any]) -> None:
         assert isinstance(message, Contribution)
@@ -100,15 +100,29 @@ def test_exchanges_are_numbered_anew_in_each_moment(team: Topology) -> None:
 def test_an_answer_that_came_before_the_question_is_kept(team: Topology) -> None:
     group = team.groups[0]
     team.links[0].hear(Gathered("1/0"), [b"a", b"b", b"c"])
-    group.enter(1)
+    group.enter(1, range(WORKERS))
     assert group.gather(b"mine") == [b"a", b"b", b"c"]
 
 
 def test_answers_of_other_sync_points_are_forgotten(team: Topology) -> None:
     team.links[0].hear(Gathered("0/1"), [b"a"])
     team.links[0].hear(Gathered("1/0"), [b"a"])
-    team.groups[0].enter(1)
+    team.groups[0].enter(1, range(WORKERS))
     assert list(team.groups[0]._answers) == ["1/0"]
+
+
+def test_workers_that_are_left_close_ranks(team: Topology) -> None:
+    last = team.groups[2]
+    assert (last.rank, last.position, last.size) == (2, 2, 3)
+    last.enter(1, [0, 2])
+    assert (last.rank, last.position, last.size) == (2, 1, 2)
+
+
+def test_a_worker_that_is_lost_in_an_exchange_is_not_counted(team: Topology) -> None:
+    group = team.groups[0]
+    team.links[0].hear(Gathered("0/0"), [b"a", b"c"])
+    group.gather(b"a")
+    assert group.size == 2
 
 
 def test_the_first_worker_is_the_one_that_writes(team: Topology) -> None:

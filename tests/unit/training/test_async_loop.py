@@ -42,7 +42,15 @@ def batch_of(
 
 
 def sync_point(step: int, epoch: int = 0, number: int = 0, **what: Any) -> SyncPoint:
-    asked = {"evaluate": False, "save": False, "last": False, "plan": {}, "progress": {}, **what}
+    asked = {
+        "evaluate": False,
+        "save": False,
+        "last": False,
+        "plan": {},
+        "progress": {},
+        "ranks": [0],
+        **what,
+    }
     return SyncPoint(number, step, epoch, **asked)
 
 

@@ -27,7 +27,7 @@ from flambeau.training import task_feed
 from flambeau.training.async_loop import BatchReport, TaskBatch
 from flambeau.training.task_feed import CoordinatorGroup, TaskFeed
 
-MOMENT = SyncPoint(3, 40, 1, True, True, False, {}, {})
+MOMENT = SyncPoint(3, 40, 1, True, True, False, {}, {}, [0, 1])
 
 
 class Reader(TaskReader):

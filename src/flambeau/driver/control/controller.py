@@ -210,6 +210,9 @@ class Controller:
             self._job.outcome.status = message.status
         elif message.spec.role is Role.SERVER:
             self._job.outcome.servers[message.spec.rank] = message.summary
+
+    def _release_when_done(self) -> None:
+        """Have the other roles end once all workers are done."""
         if self._job.members.group_done() and not self._job.generation.released:
             self._job.generation.released = True
             for spec in (*self._job.roles(Role.EVALUATOR), *self._job.roles(Role.SERVER)):
@@ -293,6 +296,8 @@ class Controller:
         for spec in [spec for spec, until in self._last_words.items() if now >= until]:
             del self._last_words[spec]
             self._job.failed(failures.of_exit(spec, 0))
+        if self._job.phase is Phase.RUNNING:
+            self._release_when_done()
         done = self._job.phase is Phase.RUNNING and self._job.members.all_exited()
         if done and not self._last_words and not self._job.agents.carrying:
             self._job.trigger(Trigger.FINISHED)

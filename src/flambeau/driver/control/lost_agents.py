@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import final
 
+import msgspec
+
 from flambeau.clusters.base import AgentEnded
 from flambeau.coordination.failures import Cause, Failure
 from flambeau.coordination.membership import Member
 from flambeau.coordination.placement import place_again
+from flambeau.coordination.protocol import EndRole
 from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.driver.control.phases import Phase, Trigger
 from flambeau.driver.control.running_job import RunningJob
@@ -76,6 +79,8 @@ class LostAgents:
             return
         placed = job.cluster.replaces_agents and all(each.replaceable for each in ended)
         replaceable = placed and (job.restarts.left or self.again)
+        if not placed and single and self._others_continue(gone) and self._dismiss(gone, failure):
+            return
         if job.signals.count or not replaceable:
             self._give_up(gone, failure)
             return
@@ -207,6 +212,57 @@ class LostAgents:
                 member.exited = member.exited or member.done
             for member in self._working([agent]):
                 job.make_room(member.spec)
+
+    def _dismiss(self, gone: Sequence[int], failure: Failure) -> bool:
+        """Let the others continue with fewer workers; return False if they cannot.
+
+        Other roles of these agents move to agents that are left, and so does the first worker if it
+        is needed: it takes the place of the last one.
+        """
+        job = self._job
+        lost = [member.spec for member in self._working(gone)]
+        left = [m for m in job.members.group() if m.spec not in lost and self._is_left(m)]
+        last = next((member.spec for member in reversed(left) if not member.done), None)
+        first = next((s for s in lost if s.rank == 0 and s.role.in_group), None)
+        moves_first = first is not None and job.coordinator.needs_first
+        if not left or (moves_first and last is None):
+            return False
+        job.emit("warning", text=f"the job continues with fewer workers: {failure.message}")
+        for agent in gone:
+            self._returning.pop(agent, None)
+        self._unreplaced.update(gone)  # another generation would need them
+        for spec in lost:
+            if not spec.role.in_group:
+                self._move(spec, self._least_busy(), failure)
+            elif spec == first and moves_first and last is not None:
+                job.agents.send(last.node, EndRole(last))
+                self._remove(last)
+                self._move(spec, last.node, failure)
+            else:
+                self._remove(spec)
+        return True
+
+    def _is_left(self, member: Member) -> bool:
+        return member.done or self._job.agents.is_present(member.spec.node)
+
+    def _least_busy(self) -> int:
+        job = self._job
+        present = [n for n in range(job.cluster.agents) if job.agents.is_present(n)]
+        return min(present, key=lambda agent: len(job.members.of_agent(agent)))
+
+    def _remove(self, spec: RoleSpec) -> None:
+        self._job.members.remove(spec)
+        self._job.coordinator.dismissed(spec)
+
+    def _move(self, lost: RoleSpec, agent: int, failure: Failure) -> None:
+        """Start a lost role on another agent."""
+        job = self._job
+        room = job.make_room(lost)
+        others = [member.spec for member in job.members.all() if member.spec != room]
+        moved = msgspec.structs.replace(room, node=agent)
+        (spec,) = place_again([moved], job.agents.places, others)
+        job.generation.replace(room, spec, job.clock())
+        job.restarts.plan_role(spec, failure)
 
     def _begin_again(self, gone: Sequence[int], failure: Failure) -> None:
         job = self._job

@@ -1,0 +1,39 @@
+"""What asynchronous workers contribute to exchanges at a sync point."""
+
+from collections.abc import Collection
+from typing import final
+
+
+@final
+class Exchanges:
+    """Parts of workers by exchange. An exchange that was answered stays as it was.
+
+    So a worker that replaces another one gets the same answers when it repeats them.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, dict[int, bytes]] = {}
+        self._answered: set[str] = set()
+
+    def add(self, key: str, rank: int, data: bytes) -> None:
+        """Record a worker's part of an exchange."""
+        self._parts.setdefault(key, {})[rank] = data
+
+    def is_answered(self, key: str) -> bool:
+        """Return whether an exchange is complete, and workers have its parts."""
+        return key in self._answered
+
+    def take_complete(self, ranks: Collection[int]) -> list[str]:
+        """Return the exchanges to which all these workers have contributed, each once."""
+        keys = [
+            key
+            for key, parts in self._parts.items()
+            if key not in self._answered and parts.keys() >= set(ranks)
+        ]
+        self._answered.update(keys)
+        return keys
+
+    def parts(self, key: str) -> list[bytes]:
+        """Return the parts of an exchange, by rank."""
+        parts = self._parts[key]
+        return [parts[rank] for rank in sorted(parts)]
