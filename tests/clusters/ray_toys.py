@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
+import flambeau.compat.horovod as hvd
 from flambeau.training.callbacks import Callback, TrainingView
 
 
@@ -86,3 +87,11 @@ def starts(folder: Path) -> list[tuple[int, int]]:
     """Return rank and first step of each start of a worker, in order."""
     lines = (folder / "starts").read_text().splitlines()
     return [(int(rank), int(step)) for rank, step in map(str.split, lines)]
+
+
+def sum_of_ranks() -> float:
+    """Return the sum of rank + 1, by Horovod's interface."""
+    hvd.init()
+    total = hvd.allreduce(torch.tensor(hvd.rank() + 1.0), op=hvd.Sum).item()
+    hvd.shutdown()
+    return total

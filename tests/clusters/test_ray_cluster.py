@@ -29,7 +29,7 @@ from ray.util.scheduling_strategies import (
 )
 from ray_nodes import Nodes
 from ray_state import Agent, agents, eventually, groups, live_hosts, unfinished_agents
-from ray_toys import ImageNet, Net, Numbers, Slow, images, rows, starts
+from ray_toys import ImageNet, Net, Numbers, Slow, images, rows, starts, sum_of_ranks
 
 import flambeau as fb
 from flambeau.clusters.ray.blocks import batches_of, deal_out
@@ -236,6 +236,10 @@ def test_a_job_with_more_time_waits_for_a_node_that_is_added(
     request.getfixturevalue("third_node")
     job.join()
     assert len(found) == 1
+
+
+def test_functions_of_fb_run_are_ranks_of_horovods(clean: Nodes) -> None:
+    assert fb.run(sum_of_ranks, cluster=fb.Ray(2)) == [3.0, 3.0]
 
 
 def test_an_address_where_no_ray_is_in_use_is_not_silently_ignored(clean: Nodes) -> None:

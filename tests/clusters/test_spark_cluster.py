@@ -84,6 +84,16 @@ def test_a_function_on_every_task(spark: "SparkSession") -> None:
     assert fb.run(where, cluster=cluster) == [["0", "2", "0", "2", "0"], ["1", "2", "1", "2", "0"]]
 
 
+def test_functions_of_fb_run_are_ranks_of_horovods(spark: "SparkSession") -> None:
+    def sum_of_ranks() -> float:
+        hvd.init()
+        total = hvd.allreduce(torch.tensor(hvd.rank() + 1.0), op=hvd.Sum).item()
+        hvd.shutdown()
+        return total
+
+    assert fb.run(sum_of_ranks, cluster=fb.Spark(2, session=spark)) == [3.0, 3.0]
+
+
 def test_a_data_frame_is_spooled_once_and_trained_on(spark: "SparkSession", tmp_path: Path) -> None:
     train, valid = quadrants(spark).randomSplit([0.75, 0.25], seed=1)
     spools = tmp_path / "spools"

@@ -26,6 +26,16 @@ if sys.argv[1:] == ["fail"] and os.environ["RANK"] == "1":
     sys.exit(7)
 """
 
+HOROVOD = """\
+import horovod.torch as hvd
+import torch
+
+hvd.init()
+every = hvd.allgather(torch.tensor([[hvd.rank(), hvd.local_rank(), hvd.cross_rank()]]))
+total = hvd.allreduce(torch.tensor(hvd.rank() + 1.0), op=hvd.Sum, name="total").item()
+print("rank", hvd.rank(), "of", hvd.size(), "has", total, every.tolist(), flush=True)
+"""
+
 
 JOB = """\
 model: conformance_job:Net
@@ -64,6 +74,24 @@ def test_a_script_attaches(launcher: Place, tmp_path: Path) -> None:
     for rank in range(2):
         assert f"I am {rank} 2 {rank} 2 0 2 ['fail']" in done.output, done.output
     assert "worker 1 exited with code 7" in done.output, done.output
+
+
+def test_a_script_of_horovods_attaches(launcher: Place, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(HOROVOD)
+    command = (*FLAMBEAU, "run", "--alias", "horovod", "script.py")
+    done = finish(launcher.start(*command, folder=tmp_path, workers=2))
+    assert done.code == 0, done.output
+    for rank in range(2):
+        assert f"rank {rank} of 2 has 3.0 [[0, 0, 0], [1, 1, 0]]" in done.output, done.output
+
+
+def test_processes_of_a_launcher_are_ranks_of_horovods(openmpi: Place, tmp_path: Path) -> None:
+    script = HOROVOD.replace("horovod.torch", "flambeau.compat.horovod")
+    (tmp_path / "script.py").write_text(script)
+    done = finish(openmpi.start(sys.executable, "script.py", folder=tmp_path, workers=3))
+    assert done.code == 0, done.output
+    for rank in range(3):
+        assert f"rank {rank} of 3 has 6.0" in done.output, done.output
 
 
 def test_the_command_line_works_in_all_processes(

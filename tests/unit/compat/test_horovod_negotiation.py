@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from flambeau.compat.horovod.fusion import fused
-from flambeau.compat.horovod.messages import Agreed, Agreement, Kind, Request
+from flambeau.compat.horovod.messages import ALL, Agreed, Agreement, Kind, Request
 from flambeau.compat.horovod.negotiation import CROSSED_SECONDS, Negotiator
 from flambeau.errors import ProtocolError
 
@@ -86,15 +86,62 @@ def test_a_request_can_be_repeated_by_its_number() -> None:
     negotiator = Negotiator(2)
     number = agreed_by_all(negotiator, request(), request()).cache_id
     for rank in range(2):
-        negotiator.submit(rank, [number], 0.0)
+        negotiator.repeat(rank, ALL, [number], 0.0)
     assert taken(negotiator) == [number]
+
+
+def test_numbers_are_agreed_in_their_order_as_soon_as_all_ranks_repeat_them() -> None:
+    negotiator = Negotiator(2)
+    numbers = [
+        agreed_by_all(negotiator, request(name), request(name)).cache_id for name in ("a", "b", "c")
+    ]
+    negotiator.repeat(0, ALL, numbers[::-1], 0.0)
+    negotiator.repeat(1, ALL, numbers[1:], 0.0)
+    assert taken(negotiator) == numbers[1:]
+    negotiator.repeat(1, ALL, numbers[:1], 0.0)
+    assert taken(negotiator) == numbers[:1]
+
+
+def test_a_repeated_group_is_agreed_as_a_whole() -> None:
+    negotiator = Negotiator(2)
+    members = [request(name, group="g", group_size=2) for name in ("a", "b")]
+    for rank in range(2):
+        negotiator.submit(rank, members, 0.0)
+    numbers = [item.cache_id for item in taken(negotiator) if isinstance(item, Agreement)]
+    negotiator.repeat(0, ALL, numbers, 0.0)
+    negotiator.repeat(1, ALL, numbers[:1], 0.0)
+    assert taken(negotiator) == []
+    negotiator.repeat(1, ALL, numbers[1:], 0.0)
+    assert taken(negotiator) == numbers
+
+
+def test_what_waits_is_not_lost_when_the_cache_forgets_it() -> None:
+    negotiator = Negotiator(2, capacity=1)
+    number = agreed_by_all(negotiator, request("a"), request("a")).cache_id
+    negotiator.repeat(0, ALL, [number], 0.0)
+    agreed_by_all(negotiator, request("b"), request("b"))
+    negotiator.repeat(1, ALL, [number], 0.0)
+    assert agreement(negotiator).request.name == "a"
+
+
+def test_a_rank_that_joins_takes_part_in_what_others_repeat() -> None:
+    negotiator = Negotiator(2)
+    number = agreed_by_all(negotiator, request(), request()).cache_id
+    negotiator.repeat(0, ALL, [number], 0.0)
+    negotiator.submit(1, [request("join", "join")], 0.0)
+    assert agreement(negotiator).request.name == "x"
+    negotiator.repeat(0, ALL, [number], 0.0)
+    assert agreement(negotiator).request.name == "x"
 
 
 def test_a_repeated_request_does_not_hide_that_another_rank_has_changed_its_own() -> None:
     negotiator = Negotiator(2)
     number = agreed_by_all(negotiator, request(), request()).cache_id
-    negotiator.submit(0, [number], 0.0)
+    negotiator.repeat(0, ALL, [number], 0.0)
     negotiator.submit(1, [request(shape=[4])], 0.0)
+    assert "shapes" in agreement(negotiator).error
+    negotiator.submit(0, [request(shape=[4])], 0.0)
+    negotiator.repeat(1, ALL, [number], 0.0)
     assert "shapes" in agreement(negotiator).error
 
 
@@ -112,20 +159,20 @@ def test_the_cache_forgets_what_was_not_used_for_longest() -> None:
     negotiator = Negotiator(1, capacity=2)
     first = agreed_by_all(negotiator, request("a")).cache_id
     second = agreed_by_all(negotiator, request("b")).cache_id
-    negotiator.submit(0, [first], 0.0)
+    negotiator.repeat(0, ALL, [first], 0.0)
     negotiator.take()
     negotiator.submit(0, [request("c")], 0.0)
     agreed = negotiator.take()
     assert agreed is not None
     assert agreed.dropped == [second]
     # One that was on its way still counts.
-    negotiator.submit(0, [second], 0.0)
+    negotiator.repeat(0, ALL, [second], 0.0)
     assert agreement(negotiator).request.name == "b"
 
 
 def test_an_unknown_number_is_refused() -> None:
     with pytest.raises(ProtocolError):
-        Negotiator(1).submit(0, [7], 0.0)
+        Negotiator(1).repeat(0, ALL, [7], 0.0)
 
 
 def test_a_group_is_agreed_as_a_whole() -> None:
@@ -195,6 +242,16 @@ def test_a_stall_has_names_and_missing_ranks() -> None:
     negotiator.submit(1, [request("late")], 10.0)
     assert negotiator.stalled(11.0, 5.0) == []
     assert negotiator.stalled(16.0, 5.0) == [("late", [0, 2])]
+
+
+def test_a_stall_of_a_repeated_request_is_noticed() -> None:
+    negotiator = Negotiator(2)
+    number = agreed_by_all(negotiator, request(), request()).cache_id
+    negotiator.repeat(1, ALL, [number], 10.0)
+    assert negotiator.stalled(11.0, 5.0) == []
+    assert negotiator.stalled(16.0, 5.0) == [("x", [0])]
+    negotiator.repeat(0, ALL, [number], 17.0)
+    assert agreement(negotiator).error == ""
 
 
 def test_sums_of_one_type_are_fused_up_to_a_limit() -> None:

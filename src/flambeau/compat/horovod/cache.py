@@ -1,6 +1,7 @@
 """Agreements that were reached before: ranks repeat their requests by a number."""
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
@@ -13,8 +14,12 @@ RETIRED = 8
 
 @dataclass(frozen=True)
 class _Entry:
-    name: tuple[int, str]
+    agreement: Agreement
     requests: dict[int, Request]
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return self.agreement.request.key
 
 
 @final
@@ -28,6 +33,20 @@ class AgreementCache:
         self._by_name: dict[tuple[int, str], int] = {}
         self._dropped: list[int] = []
         self._next = 0
+        #: The numbers of agreements that belong to a group.
+        self.grouped: set[int] = set()
+
+    def number(self, key: tuple[int, str]) -> int | None:
+        """Return the number of the agreement on a name, if there is one."""
+        return self._by_name.get(key)
+
+    def known(self, numbers: Iterable[int]) -> set[int]:
+        """Return those of the numbers that ranks still have."""
+        return set(numbers) & self._entries.keys()
+
+    def agreement(self, number: int) -> Agreement:
+        """Return the agreement that ranks have under a number."""
+        return self._entries[number].agreement
 
     def request(self, number: int, rank: int) -> Request:
         """Return what a rank has requested by the number of an agreement."""
@@ -36,12 +55,10 @@ class AgreementCache:
             raise ProtocolError(f"rank {rank} repeats an agreement {number} that is not known")
         return entry.requests[rank]
 
-    def use(self, number: int) -> bool:
-        """Return whether ranks still have this agreement, which is in use again."""
-        if number not in self._entries:
-            return False
-        self._entries.move_to_end(number)
-        return True
+    def use(self, numbers: Iterable[int]) -> None:
+        """Note that agreements are in use again."""
+        for number in numbers:
+            self._entries.move_to_end(number)
 
     def add(self, agreement: Agreement, requests: dict[int, Request]) -> Agreement:
         """Return the agreement with its number, if it can be repeated."""
@@ -50,15 +67,17 @@ class AgreementCache:
             return agreement
         number, self._next = self._next, self._next + 1
         self._drop(self._by_name.pop(request.key, None))
-        self._entries[number] = _Entry(request.key, requests)
+        self._entries[number] = _Entry(agreement, requests)
         self._by_name[request.key] = number
+        if request.group:
+            self.grouped.add(number)
         return Agreement(request, agreement.sizes, cache_id=number)
 
     def evict(self) -> list[int]:
         """Return the numbers to forget since the last call, beyond the capacity and replaced."""
         while len(self._entries) > self._capacity:
             number = next(iter(self._entries))
-            self._by_name.pop(self._entries[number].name, None)
+            self._by_name.pop(self._entries[number].key, None)
             self._drop(number)
         dropped, self._dropped = self._dropped, []
         return dropped
@@ -68,5 +87,6 @@ class AgreementCache:
             return
         self._retired[number] = self._entries.pop(number)
         self._dropped.append(number)
+        self.grouped.discard(number)
         while len(self._retired) > RETIRED * max(1, self._capacity):
             self._retired.popitem(last=False)

@@ -134,7 +134,10 @@ class Controller:
         if rank is None or self._closing_since is not None:
             return
         try:
-            self._negotiator.submit(rank, message.items, time.monotonic())
+            now = time.monotonic()
+            self._negotiator.submit(rank, message.requests, now)
+            for process_set, numbers in message.repeats.items():
+                self._negotiator.repeat(rank, process_set, numbers, now)
         except FlambeauError as error:
             self._lose(f"the controller cannot continue: {error}")
 

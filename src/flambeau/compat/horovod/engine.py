@@ -135,12 +135,12 @@ class Engine:
                 raise HorovodInternalError(self._reason)
             for work in works:
                 self._register(work)
-        for work in works:
-            self.executor.timeline.requested(work.request)
+        requests = [work.request for work in works]
+        self.executor.timeline.requested(requests)
         if self._link is None:
-            self._negotiate([work.request for work in works])
+            self._negotiate(requests)
         else:
-            self._link.submit([work.request for work in works], wake=wake)
+            self._link.submit(requests, wake=wake)
 
     def _negotiate(self, requests: Sequence[Request]) -> None:
         """Agree with oneself, where there is one rank."""
@@ -152,7 +152,7 @@ class Engine:
     def flush(self) -> None:
         """Send requests that have not been sent."""
         if self._link is not None:
-            self._link.wake()
+            self._link.flush()
 
     def _register(self, work: Work) -> None:
         request = work.request
@@ -194,10 +194,10 @@ class Engine:
         """Return the ranks of a process set."""
         return self.ranks_of[process_set]
 
-    def take(self, key: tuple[int, str]) -> Work | None:
-        """Return the work of this name, which ends now; None if this rank has joined."""
+    def take(self, keys: Sequence[tuple[int, str]]) -> list[Work | None]:
+        """Return the works of these names, which end now; None if this rank has joined."""
         with self._lock:
-            return self._works.pop(key, None)
+            return [self._works.pop(key, None) for key in keys]
 
     def add(self, number: int, ranks: Sequence[int]) -> None:
         """Create a process set."""

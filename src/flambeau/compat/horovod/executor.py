@@ -14,7 +14,7 @@ from flambeau.compat.horovod.fusion import fused
 from flambeau.compat.horovod.messages import OPERATIONS, Agreement, Request
 from flambeau.compat.horovod.scaling import divide, scale
 from flambeau.compat.horovod.timeline import Timeline
-from flambeau.compat.horovod.work import Work
+from flambeau.compat.horovod.work import Work, end
 
 Call = Callable[[], None]
 
@@ -28,8 +28,8 @@ class Groups(Protocol):
     def ranks(self, process_set: int) -> Sequence[int]:
         """Return the ranks of a process set."""
 
-    def take(self, key: tuple[int, str]) -> Work | None:
-        """Return the work of this name, which ends now; None if this rank has joined."""
+    def take(self, keys: Sequence[tuple[int, str]]) -> list[Work | None]:
+        """Return the works of these names, which end now; None if this rank has joined."""
 
     def add(self, number: int, ranks: Sequence[int]) -> None:
         """Create a process set."""
@@ -82,7 +82,7 @@ class Executor:
 
     def _execute(self, part: list[Agreement]) -> None:
         """Execute a part; what goes wrong is the error of all its works."""
-        works = [self._groups.take(each.request.key) for each in part]
+        works = self._groups.take([each.request.key for each in part])
         first = part[0]
         if first.error:
             _fail(works, first.error)
@@ -166,27 +166,37 @@ class Executor:
             else _contiguous(work.tensor)
             for request, work in zip(requests, works, strict=True)
         ]
-        if len(inputs) == 1:
-            work = works[0]
-            result = inputs[0]
-            if work is not None and result is work.tensor and work.target is not work.tensor:
-                result = result.clone()
-            self._sum([result], requests[0], group)
-            outputs = [result]
-        else:
-            outputs = self._fused(inputs, requests[0], group)
-        for work, output in zip(works, outputs, strict=True):
-            if work is not None:
-                work.finish(_delivered(output, work))
+        if len(inputs) > 1:
+            self._reduce_fused(inputs, requests[0], works, group)
+            return
+        (result,), (work,) = inputs, works
+        if work is not None and result is work.tensor and work.target is not work.tensor:
+            result = result.clone()
+        self._sum([result], requests[0], group)
+        if work is not None:
+            work.finish(_delivered(result, work))
 
-    def _fused(self, inputs: list[Tensor], request: Request, group: Collectives) -> list[Tensor]:
-        """Return sums in the buffer of their type, good until the next call."""
-        sizes = [each.numel() for each in inputs]
-        buffer = self._buffer(inputs[0].dtype, sum(sizes))
-        torch.cat([each.reshape(-1) for each in inputs], out=buffer)
+    def _reduce_fused(
+        self, inputs: list[Tensor], request: Request, works: list[Work | None], group: Collectives
+    ) -> None:
+        """Reduce tensors of one type in one buffer, and deliver them all at once."""
+        buffer = self._buffer(inputs[0].dtype, sum([each.numel() for each in inputs]))
+        torch.cat([each.view(-1) for each in inputs], out=buffer)
         self._sum([buffer], request, group)
-        parts = torch.split(buffer, sizes)
-        return [part.view(each.shape) for part, each in zip(parts, inputs, strict=True)]
+        outputs = torch._C._nn.unflatten_dense_tensors(buffer, inputs)
+        targets: list[Tensor] = []
+        found: list[Tensor] = []
+        for work, output in zip(works, outputs, strict=True):
+            if work is not None and work.tensor is not None:
+                # The buffer is overwritten by the next sum.
+                new = work.target is None
+                work.output = work.tensor.new_empty(work.tensor.shape) if new else work.target
+                if output.numel():
+                    targets.append(work.output)
+                    found.append(output)
+        if targets:
+            torch._foreach_copy_(targets, found)
+        end(works)
 
     def _buffer(self, dtype: torch.dtype, count: int) -> Tensor:
         held = self._buffers.get(dtype)
@@ -207,7 +217,7 @@ class Executor:
 
 def _contiguous(tensor: Tensor) -> Tensor:
     """Return the tensor itself if it can be worked on, else a copy of it on the CPU."""
-    if tensor.device.type == "cpu" and tensor.is_contiguous():
+    if tensor.is_cpu and tensor.is_contiguous():
         return tensor
     return tensor.detach().cpu().contiguous()
 
@@ -218,8 +228,7 @@ def _delivered(output: Tensor, work: Work) -> Tensor:
     if work.target is None:
         if output.device != work.tensor.device:
             return output.to(work.tensor.device)
-        # A part of the buffer is overwritten by the next sum.
-        return output.clone() if output._base is not None else output
+        return output
     if work.target is not output:
         work.target.copy_(output)
     return work.target

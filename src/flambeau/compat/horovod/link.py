@@ -62,6 +62,7 @@ class Link:
         self._sent: dict[tuple[int, str], Request] = {}
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
+        self._woken = False
         self._ending = ""
         self.ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hvd-link", daemon=True)
@@ -91,10 +92,17 @@ class Link:
         if wake:
             self.wake()
 
+    def flush(self) -> None:
+        """Have requests sent that are queued, if there are any."""
+        if self._outbox:
+            self.wake()
+
     def wake(self) -> None:
         """Have queued requests sent now."""
-        with contextlib.suppress(BlockingIOError, OSError):
-            os.write(self._wake_write, b"x")
+        if not self._woken:  # set before the thread looks for what to send
+            self._woken = True
+            with contextlib.suppress(BlockingIOError, OSError):
+                os.write(self._wake_write, b"x")
 
     def leave(self, seconds: float) -> None:
         """Let all ranks finish what is agreed, then end the connection."""
@@ -132,23 +140,23 @@ class Link:
             os.close(self._wake_write)
 
     def _send_all(self) -> None:
-        requests: list[Request | int] = []
+        requests: list[Request] = []
+        repeats: dict[int, list[int]] = {}
+        self._woken = False
         while self._outbox:
             item = self._outbox.popleft()
-            if isinstance(item, Request):
-                requests.append(self._shortened(item))
-            else:
+            if not isinstance(item, Request):
                 self._client.send(*item)
-        if requests:
-            self._client.send(Submit(requests))
-
-    def _shortened(self, request: Request) -> Request | int:
-        """Return the number of an agreement on the same request, if there is one."""
-        known = self._own.get(request.key)
-        if known is not None and known[0] == request:
-            return known[1]
-        self._sent[request.key] = request
-        return request
+                continue
+            # The number of an agreement on the same request, if there is one.
+            known, number = self._own.get(item.key, (None, 0))
+            if known == item:
+                repeats.setdefault(item.process_set, []).append(number)
+            else:
+                self._sent[item.key] = item
+                requests.append(item)
+        if requests or repeats:
+            self._client.send(Submit(requests, repeats))
 
     def _receive_all(self) -> None:
         received = self._client.receive(0)

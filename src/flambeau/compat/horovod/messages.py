@@ -89,9 +89,10 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
-    """Requests, or numbers of agreements in the cache whose requests are repeated."""
+    """Requests, and numbers of agreements whose requests are repeated, by process set."""
 
-    items: list[Request | int]
+    requests: list[Request]
+    repeats: dict[int, list[int]] = {}
 
 
 class Agreed(msgspec.Struct, frozen=True, tag=True):

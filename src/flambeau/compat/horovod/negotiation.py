@@ -1,5 +1,6 @@
 """Which operations all ranks have requested: pure, without sockets or tensors."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import final
@@ -7,6 +8,7 @@ from typing import final
 from flambeau.compat.horovod.cache import AgreementCache
 from flambeau.compat.horovod.messages import ALL, Agreed, Agreement, Request
 from flambeau.compat.horovod.mismatches import mismatch
+from flambeau.compat.horovod.repeats import Repeats
 
 Key = tuple[int, str]
 #: How long the same name may wait in two process sets before it counts as a mistake.
@@ -19,8 +21,6 @@ class _Pending:
 
     since: float
     requests: dict[int, Request] = field(default_factory=dict)
-    #: The agreement in the cache that all requests so far have named.
-    cached: int | None = None
 
 
 @final
@@ -34,32 +34,73 @@ class Negotiator:
         self._ready: list[Agreement | int] = []
         self._groups: dict[tuple[int, str], list[tuple[Agreement, Agreement | int]]] = {}
         self._cache = AgreementCache(capacity)
+        self._repeats = Repeats()
+        #: Numbers of agreements whose names are pending: a rank has changed its request.
+        self._changed: set[int] = set()
         self._joined: list[int] = []
 
-    def submit(self, rank: int, items: Sequence[Request | int], now: float) -> None:
+    def submit(self, rank: int, requests: Sequence[Request], now: float) -> None:
         """Take in requests of a rank."""
-        for item in items:
-            cached = item if isinstance(item, int) else None
-            request = item if isinstance(item, Request) else self._cache.request(item, rank)
-            self._add(rank, request, cached, now)
+        for request in requests:
+            number = self._cache.number(request.key)
+            if number is not None:
+                self._changed.add(number)
+                self._expand(number)
+            self._add(rank, request, now)
 
-    def _add(self, rank: int, request: Request, cached: int | None, now: float) -> None:
-        first = request.key not in self._pending
-        pending = self._pending.setdefault(request.key, _Pending(now, cached=cached))
+    def repeat(self, rank: int, process_set: int, numbers: Sequence[int], now: float) -> None:
+        """Take in requests that a rank repeats, by the numbers of agreements on a process set."""
+        members = self.sets.get(process_set, [])
+        plain: set[int] = set()
+        if members and not self._joined:
+            plain = self._cache.known(numbers) - self._changed
+        self._repeats.add(rank, process_set, plain, now)
+        if len(plain) < len(numbers):
+            for number in numbers:
+                if number not in plain:
+                    self._add(rank, self._cache.request(number, rank), now)
+        self._release_all(self._repeats.complete(process_set, members))
+
+    def _release_all(self, numbers: Sequence[int]) -> None:
+        """Make agreements ready that all ranks repeat."""
+        self._cache.use(numbers)
+        grouped = self._cache.grouped
+        if grouped.isdisjoint(numbers):
+            self._ready.extend(numbers)
+            return
+        for number in numbers:
+            self._release(self._cache.agreement(number), number)
+
+    def _expand(self, number: int) -> None:
+        """Treat what ranks have repeated by a number as their requests."""
+        ranks, since = self._repeats.take(number)
+        for rank in ranks:
+            self._add(rank, self._cache.request(number, rank), since)
+
+    def _add(self, rank: int, request: Request, now: float) -> None:
+        pending = self._pending.setdefault(request.key, _Pending(now))
         pending.requests[rank] = request
-        if not first and pending.cached != cached:
-            pending.cached = None
         if request.kind == "join":
             self._joined.append(rank)
+            self._expand_before(now)
             self._complete_others()
         self._complete(request.key)
+
+    def _expand_before(self, moment: float) -> None:
+        for number in self._repeats.waiting_before(moment):
+            self._changed.add(number)
+            self._expand(number)
 
     def take(self) -> Agreed | None:
         """Return what has become complete since the last call."""
         if not self._ready:
             return None
         items, self._ready = self._ready, []
-        return Agreed(items, self._cache.evict())
+        dropped = self._cache.evict()
+        for number in dropped:
+            self._expand(number)
+        self._changed.difference_update(dropped)
+        return Agreed(items, dropped)
 
     @property
     def has_ready(self) -> bool:
@@ -67,7 +108,7 @@ class Negotiator:
         return bool(self._ready)
 
     def _complete_others(self) -> None:
-        """A rank that has joined takes part in what the others wait for."""
+        """Complete what waits for a rank that has joined, or for a process set that is gone."""
         for key in list(self._pending):
             self._complete(key)
 
@@ -75,17 +116,20 @@ class Negotiator:
         pending = self._pending.get(key)
         if pending is None or self._missing(key):
             return
-        del self._pending[key]
+        self._forget(key)
         # The order of ranks, and so messages, do not depend on who came first.
         requests = dict(sorted(pending.requests.items()))
         agreement = self._agreement(key, requests)
         item: Agreement | int = agreement
-        if not agreement.error:
-            if pending.cached is not None and self._cache.use(pending.cached):
-                item = pending.cached
-            elif len(requests) == len(self.sets.get(key[0], ())):
-                item = self._cache.add(agreement, requests)
+        if not agreement.error and len(requests) == len(self.sets.get(key[0], ())):
+            item = self._cache.add(agreement, requests)
         self._release(agreement, item)
+
+    def _forget(self, key: Key) -> _Pending:
+        number = self._cache.number(key)
+        if number is not None:
+            self._changed.discard(number)
+        return self._pending.pop(key)
 
     def _release(self, agreement: Agreement, item: Agreement | int) -> None:
         """Make an agreement ready, once all of its group are; they succeed or fail together."""
@@ -100,7 +144,9 @@ class Negotiator:
         del self._groups[request.process_set, request.group]
         errors = [each.error for each, _ in group if each.error]
         for each, ready in group:
-            self._ready.append(Agreement(each.request, error=errors[0]) if errors else ready)
+            kept = not isinstance(ready, int) or self._cache.known([ready])
+            whole = ready if kept else each
+            self._ready.append(Agreement(each.request, error=errors[0]) if errors else whole)
 
     def _agreement(self, key: Key, requests: dict[int, Request]) -> Agreement:
         members = self.sets.get(key[0])
@@ -125,6 +171,8 @@ class Negotiator:
                 return [self._add_set(first.splits)]
             case "remove_process_set":
                 self.sets.pop(first.root, None)
+                self._expand_before(math.inf)
+                self._complete_others()
         return []
 
     def _add_set(self, ranks: list[int]) -> int:
@@ -143,6 +191,7 @@ class Negotiator:
 
     def check_crossed(self, now: float) -> None:
         """Fail operations that ranks have requested for different process sets."""
+        self._expand_before(now - CROSSED_SECONDS)
         for name, keys in list(self._names_in_several_sets(now)):
             ranks = {key[0]: sorted(self._pending[key].requests) for key in keys}
             lacking = {rank for key in keys for rank in self._missing(key)}
@@ -150,7 +199,7 @@ class Negotiator:
                 continue
             shown = ", ".join(f"ranks {there} use set {number}" for number, there in ranks.items())
             for key in keys:
-                first = next(iter(self._pending.pop(key).requests.values()))
+                first = next(iter(self._forget(key).requests.values()))
                 error = f"Mismatched process sets of '{name}': {shown}."
                 self._ready.append(Agreement(first, error=error))
 
@@ -163,6 +212,7 @@ class Negotiator:
 
     def stalled(self, now: float, seconds: float) -> list[tuple[str, list[int]]]:
         """Return names that have waited for so long, with the ranks that lack them."""
+        self._expand_before(now - seconds)
         return [
             (key[1], self._missing(key))
             for key, pending in self._pending.items()

@@ -14,18 +14,21 @@ from flambeau.compat.horovod.work import Work
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
-#: Types of tensors that operations take.
+#: Types of tensors that operations take, and their names in requests.
 TYPES = {
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.bool,
+    each: str(each).removeprefix("torch.")
+    for each in (
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.bool,
+    )
 }
 
 _numbers = itertools.count()
@@ -93,12 +96,12 @@ def work_of(
     request = Request(
         kind,
         engine().name(_NAMED_AS.get(kind, kind), name, number),
-        str(tensor.dtype).removeprefix("torch."),
+        TYPES[tensor.dtype],
         list(tensor.shape if shape is None else shape),
         process_set=number,
         **settings,
     )
-    return Work(request, tensor.detach(), target.detach() if target is not None else None)
+    return Work(request, tensor, target)
 
 
 #: An allreduce of one rank and an Adasum of another are one name, and a mismatch.

@@ -39,10 +39,11 @@ class Timeline:
                 file.write("\n]\n")
                 file.close()
 
-    def requested(self, request: Request) -> None:
-        """A request waits until all ranks have it."""
+    def requested(self, requests: Sequence[Request]) -> None:
+        """Requests wait until all ranks have them."""
         if self._file is not None:
-            self._event(request, "B", f"NEGOTIATE_{request.kind.upper()}")
+            for request in requests:
+                self._event(request, "B", f"NEGOTIATE_{request.kind.upper()}")
 
     @contextmanager
     def executing(self, requests: Sequence[Request]) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """Operations in flight on one rank."""
 
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, final
 
 from torch import Tensor
@@ -12,12 +13,12 @@ from flambeau.coordination.activity import waits_for_others
 
 
 @final
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Work:
     """An operation that this rank has requested: its input, and in the end its output or error.
 
     `target` is where the result goes, if that exists before: a tensor of the caller's for
-    operations in place.
+    operations in place. One thread at most waits for it.
     """
 
     request: Request
@@ -27,28 +28,39 @@ class Work:
     error: str = ""
     #: Whether the result is the first part of the output alone.
     only_first: bool = False
-    _done: threading.Event = field(default_factory=threading.Event)
+    #: Whether there is an output or an error.
+    done: bool = False
+    #: Exists as soon as a thread waits.
+    _awaited: threading.Event | None = None
 
     def finish(self, output: Any = None) -> None:
         """Set the output."""
         self.output = output
-        self._done.set()
+        end([self])
 
     def fail(self, error: str) -> None:
         """Set the error."""
-        if not self._done.is_set():
+        if not self.done:
             self.error = error
-            self._done.set()
-
-    @property
-    def done(self) -> bool:
-        """Whether there is an output or an error."""
-        return self._done.is_set()
+            end([self])
 
     @waits_for_others
     def wait(self) -> Any:
         """Return the output, for which it waits; raise the error."""
-        self._done.wait()
+        if not self.done:
+            self._awaited = awaited = threading.Event()
+            if not self.done:  # `end` looks for the event after it has set `done`
+                awaited.wait()
         if self.error:
             raise HorovodInternalError(self.error)
         return self.output[0] if self.only_first else self.output
+
+
+def end(works: Iterable[Work | None]) -> None:
+    """Let the results of works be taken: all of them before any thread that waits continues."""
+    ended = [work for work in works if work is not None]
+    for work in ended:
+        work.done = True
+    for work in ended:
+        if work._awaited is not None:
+            work._awaited.set()
