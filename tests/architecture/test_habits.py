@@ -18,7 +18,7 @@ NAMED_BY_OTHERS = {
     "compat/horovod/common/util.py",
 }
 #: Horovod's settings are variables.
-SETTINGS_OF_OTHERS = {"compat/horovod/environment.py"}
+SETTINGS_OF_OTHERS = {"compat/horovod/engine/environment.py"}
 READ_THE_ENVIRONMENT = {"clusters", "roles", "driver", "cli"}
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb"}
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import flambeau as fb
+import flambeau.compat.horovod as hvd
 from flambeau.clusters.spark.cluster import make_task, raise_mistake
 from flambeau.errors import (
     ConfigError,

@@ -8,8 +8,8 @@ import torch
 
 import flambeau.compat.horovod as hvd
 from flambeau.cli.horovod_hosts import local_slots
-from flambeau.compat.horovod.environment import horovod_settings, own_ranks
-from flambeau.compat.horovod.scaling import divide, scale
+from flambeau.compat.horovod.engine.environment import horovod_settings, own_ranks
+from flambeau.compat.horovod.execution.scaling import divide, scale
 from flambeau.errors import ConfigError
 
 

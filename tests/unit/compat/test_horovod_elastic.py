@@ -9,7 +9,7 @@ from torch import nn
 import flambeau.compat.horovod as hvd
 from flambeau.compat.horovod import elastic
 from flambeau.compat.horovod.common.exceptions import HorovodInternalError
-from flambeau.compat.horovod.elastic_sampler import ElasticSampler
+from flambeau.compat.horovod.elastic.sampler import ElasticSampler
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from flambeau.compat.horovod.fusion import fused
-from flambeau.compat.horovod.messages import ALL, Agreed, Agreement, Kind, Request
-from flambeau.compat.horovod.negotiation import CROSSED_SECONDS, Negotiator
+from flambeau.compat.horovod.execution.fusion import fused
+from flambeau.compat.horovod.negotiation.messages import ALL, Agreed, Agreement, Kind, Request
+from flambeau.compat.horovod.negotiation.negotiator import CROSSED_SECONDS, Negotiator
 from flambeau.errors import ProtocolError
 
 

@@ -5,6 +5,7 @@ together are an error on every rank. Nothing is compiled. Below are the modules 
 from `horovod` (see `flambeau.compat.alias`): `torch`, `common`.
 """
 
+from flambeau.compat.horovod import elastic
 from flambeau.compat.horovod.basics import (
     ccl_built,
     cross_rank,
@@ -38,23 +39,20 @@ from flambeau.compat.horovod.functions import (
     broadcast_optimizer_state,
     broadcast_parameters,
 )
-from flambeau.compat.horovod.gathering import (
-    allgather,
-    allgather_async,
-    alltoall,
-    alltoall_async,
+from flambeau.compat.horovod.operations.broadcasting import (
     broadcast,
     broadcast_,
     broadcast_async,
     broadcast_async_,
+)
+from flambeau.compat.horovod.operations.exchanging import alltoall, alltoall_async
+from flambeau.compat.horovod.operations.gathering import (
+    allgather,
+    allgather_async,
     grouped_allgather,
     grouped_allgather_async,
-    grouped_reducescatter,
-    grouped_reducescatter_async,
-    reducescatter,
-    reducescatter_async,
 )
-from flambeau.compat.horovod.operations import (
+from flambeau.compat.horovod.operations.handles import (
     Adasum,
     Average,
     Max,
@@ -66,14 +64,7 @@ from flambeau.compat.horovod.operations import (
     poll,
     synchronize,
 )
-from flambeau.compat.horovod.optimizer import DistributedOptimizer
-from flambeau.compat.horovod.process_sets import (
-    ProcessSet,
-    add_process_set,
-    global_process_set,
-    remove_process_set,
-)
-from flambeau.compat.horovod.reducing import (
+from flambeau.compat.horovod.operations.reducing import (
     allreduce,
     allreduce_,
     allreduce_async,
@@ -82,7 +73,20 @@ from flambeau.compat.horovod.reducing import (
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
-    sparse_allreduce_async,
+)
+from flambeau.compat.horovod.operations.scattering import (
+    grouped_reducescatter,
+    grouped_reducescatter_async,
+    reducescatter,
+    reducescatter_async,
+)
+from flambeau.compat.horovod.operations.sparse import sparse_allreduce_async
+from flambeau.compat.horovod.optimizer.distributed import DistributedOptimizer
+from flambeau.compat.horovod.process_sets import (
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    remove_process_set,
 )
 from flambeau.compat.horovod.sync_batch_norm import SyncBatchNorm
 
@@ -126,6 +130,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from flambeau.compat.horovod import running
+from flambeau.compat.horovod.engine import running
 from flambeau.compat.horovod.process_sets import ProcessSet, add_process_set
 
 

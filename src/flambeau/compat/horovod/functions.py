@@ -8,10 +8,11 @@ import cloudpickle
 import torch
 from torch import Tensor
 
-from flambeau.compat.horovod.gathering import allgather, broadcast_, broadcast_async_
-from flambeau.compat.horovod.operations import synchronize
+from flambeau.compat.horovod.engine.running import engine
+from flambeau.compat.horovod.operations.broadcasting import broadcast_, broadcast_async_
+from flambeau.compat.horovod.operations.gathering import allgather
+from flambeau.compat.horovod.operations.handles import synchronize
 from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set
-from flambeau.compat.horovod.running import engine
 
 
 def broadcast_parameters(

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from flambeau.compat.horovod.messages import ALL, Request
-from flambeau.compat.horovod.running import engine
-from flambeau.compat.horovod.work import Work
+from flambeau.compat.horovod.engine.running import engine
+from flambeau.compat.horovod.execution.work import Work
+from flambeau.compat.horovod.negotiation.messages import ALL, Request
 
 
 class ProcessSet:

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from flambeau.compat.horovod.operations import Sum
-from flambeau.compat.horovod.reducing import allreduce
-from flambeau.compat.horovod.running import is_running, place
+from flambeau.compat.horovod.engine.running import is_running, place
+from flambeau.compat.horovod.operations.handles import Sum
+from flambeau.compat.horovod.operations.reducing import allreduce
 
 
 class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):

@@ -1,5 +1,5 @@
 """`horovod.common.elastic`."""
 
-from flambeau.compat.horovod.elastic import ObjectState, State
+from flambeau.compat.horovod.elastic.states import ObjectState, State
 
 __all__ = ["ObjectState", "State"]

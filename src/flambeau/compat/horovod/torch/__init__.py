@@ -2,7 +2,5 @@
 
 from flambeau.compat import horovod
 from flambeau.compat.horovod import *  # noqa: F403 - all of its names, as in Horovod
-from flambeau.compat.horovod.torch import elastic
 
-__all__ = ["elastic"]
-__all__ += horovod.__all__
+__all__ = horovod.__all__

@@ -1,6 +1,6 @@
 """`horovod.torch.optimizer`."""
 
-from flambeau.compat.horovod.optimizer import (
+from flambeau.compat.horovod.optimizer.distributed import (
     DistributedOptimizer,
 )
 

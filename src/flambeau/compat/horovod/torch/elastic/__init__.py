@@ -1,6 +1,5 @@
 """`horovod.torch.elastic`: training that survives the loss of a rank."""
 
-from flambeau.compat.horovod.elastic import ObjectState, State, TorchState, run
-from flambeau.compat.horovod.elastic_sampler import ElasticSampler
+from flambeau.compat.horovod.elastic import ElasticSampler, ObjectState, State, TorchState, run
 
 __all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]

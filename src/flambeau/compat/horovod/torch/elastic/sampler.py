@@ -1,5 +1,5 @@
 """`horovod.torch.elastic.sampler`."""
 
-from flambeau.compat.horovod.elastic_sampler import ElasticSampler
+from flambeau.compat.horovod.elastic.sampler import ElasticSampler
 
 __all__ = ["ElasticSampler"]

@@ -1,5 +1,5 @@
 """`horovod.torch.elastic.state`."""
 
-from flambeau.compat.horovod.elastic import TorchState
+from flambeau.compat.horovod.elastic.states import TorchState
 
 __all__ = ["TorchState"]

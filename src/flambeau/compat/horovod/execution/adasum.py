@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from flambeau.compat.horovod.collectives import Collectives
+from flambeau.compat.horovod.execution.collectives import Collectives
 
 
 def adasum(tensor: Tensor, group: Collectives) -> Tensor:

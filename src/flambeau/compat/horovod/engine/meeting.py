@@ -12,15 +12,22 @@ from flambeau.clusters.attached.launchers import detected, own_address
 from flambeau.clusters.attached.meeting_place import MeetingPlace
 from flambeau.clusters.interfaces import address_of, host_of, local_address
 from flambeau.clusters.machine import machine_identity
-from flambeau.compat.horovod.controller import Controller
-from flambeau.compat.horovod.engine import Engine, Place
-from flambeau.compat.horovod.environment import (
+from flambeau.compat.horovod.engine.engine import Engine, Place
+from flambeau.compat.horovod.engine.environment import (
     HorovodSettings,
     interface,
     own_ranks,
     without_address,
 )
-from flambeau.compat.horovod.messages import CODEC, MAX_BYTES, Begin, Hello, Refused, Said
+from flambeau.compat.horovod.negotiation.controller import Controller
+from flambeau.compat.horovod.negotiation.messages import (
+    CODEC,
+    MAX_BYTES,
+    Begin,
+    Hello,
+    Refused,
+    Said,
+)
 from flambeau.config import Attached
 from flambeau.errors import ConfigError
 from flambeau.messaging import Client, Server, new_secret

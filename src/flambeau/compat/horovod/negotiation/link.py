@@ -11,7 +11,7 @@ from typing import Any, final
 
 import zmq
 
-from flambeau.compat.horovod.messages import (
+from flambeau.compat.horovod.negotiation.messages import (
     Agreed,
     Agreement,
     Alive,

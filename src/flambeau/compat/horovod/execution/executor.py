@@ -8,13 +8,13 @@ from typing import Any, Protocol, final
 import torch
 from torch import Tensor
 
-from flambeau.compat.horovod.adasum import adasum
-from flambeau.compat.horovod.collectives import Collectives
-from flambeau.compat.horovod.fusion import fused
-from flambeau.compat.horovod.messages import OPERATIONS, Agreement, Request
-from flambeau.compat.horovod.scaling import divide, scale
-from flambeau.compat.horovod.timeline import Timeline
-from flambeau.compat.horovod.work import Work, end
+from flambeau.compat.horovod.execution.adasum import adasum
+from flambeau.compat.horovod.execution.collectives import Collectives
+from flambeau.compat.horovod.execution.fusion import fused
+from flambeau.compat.horovod.execution.scaling import divide, scale
+from flambeau.compat.horovod.execution.timeline import Timeline
+from flambeau.compat.horovod.execution.work import Work, end
+from flambeau.compat.horovod.negotiation.messages import OPERATIONS, Agreement, Request
 
 Call = Callable[[], None]
 

@@ -5,7 +5,7 @@ from math import prod
 
 import torch
 
-from flambeau.compat.horovod.messages import Agreement
+from flambeau.compat.horovod.negotiation.messages import Agreement
 
 
 def item_bytes(dtype: str) -> int:

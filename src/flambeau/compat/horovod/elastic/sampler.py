@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.utils.data import Sampler
 
-from flambeau.compat.horovod.running import is_running, place
+from flambeau.compat.horovod.engine.running import is_running, place
 
 
 class ElasticSampler(Sampler[int]):

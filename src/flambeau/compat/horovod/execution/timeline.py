@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, final
 
-from flambeau.compat.horovod.messages import Request
+from flambeau.compat.horovod.negotiation.messages import Request
 
 
 @final

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from flambeau.compat.horovod.compression import Compressor
-from flambeau.compat.horovod.operations import Adasum, start, synchronize, work_of
+from flambeau.compat.horovod.operations.handles import Adasum, start, synchronize, work_of
 
 
 class _AdasumOptimizer:

@@ -4,9 +4,9 @@ import atexit
 import threading
 from dataclasses import dataclass, field
 
-from flambeau.compat.horovod.engine import Engine, Place
-from flambeau.compat.horovod.environment import horovod_settings
-from flambeau.compat.horovod.meeting import met
+from flambeau.compat.horovod.engine.engine import Engine, Place
+from flambeau.compat.horovod.engine.environment import horovod_settings
+from flambeau.compat.horovod.engine.meeting import met
 
 
 @dataclass

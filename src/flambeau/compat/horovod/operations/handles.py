@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flambeau.compat.horovod.messages import ALL, Kind, Request
+from flambeau.compat.horovod.engine.running import engine, is_running
+from flambeau.compat.horovod.execution.work import Work
+from flambeau.compat.horovod.negotiation.messages import ALL, Kind, Request
 from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set, set_number
-from flambeau.compat.horovod.running import engine, is_running
-from flambeau.compat.horovod.work import Work
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
@@ -116,6 +116,20 @@ def check(tensor: Tensor) -> None:
         raise ValueError("a sparse tensor: use hvd.sparse_allreduce_async, or tensor.to_dense()")
     if tensor.dtype not in TYPES:
         raise ValueError(f"tensors of type {tensor.dtype} cannot be sent; convert them")
+
+
+def group_of(
+    kind: str, name: str | None, process_set: ProcessSet, count: int
+) -> tuple[str, dict[str, Any]]:
+    """Return the name of a group of operations, and what each of them has to say of it."""
+    full = engine().name(kind, name, process_set.process_set_id or 0)
+    return full, {"group": full, "group_size": count}
+
+
+def summed(gradient: Tensor, process_set: ProcessSet) -> Tensor:
+    """Return the sum of all ranks' gradients."""
+    result: Tensor = synchronize(start(work_of("allreduce", gradient, None, process_set, op=Sum)))
+    return result
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

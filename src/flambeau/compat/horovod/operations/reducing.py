@@ -1,26 +1,23 @@
-"""allreduce, grouped_allreduce and sparse_allreduce in all of their forms."""
+"""allreduce and grouped_allreduce in all of their forms."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from flambeau.compat.horovod.compression import Compression, Compressor
-from flambeau.compat.horovod.gathering import allgather_async
-from flambeau.compat.horovod.operations import (
+from flambeau.compat.horovod.execution.work import Work
+from flambeau.compat.horovod.operations.differentiable import applied
+from flambeau.compat.horovod.operations.handles import (
     Adasum,
-    Average,
-    Sum,
     check,
+    group_of,
     operation_of,
     start,
     synchronize,
     work_of,
 )
 from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set
-from flambeau.compat.horovod.running import engine
-from flambeau.compat.horovod.work import Work
 
 
 def _work(
@@ -30,7 +27,7 @@ def _work(
     op: int,
     factors: tuple[float, float],
     process_set: ProcessSet,
-    group: tuple[str, int] = ("", 1),
+    **group: Any,
 ) -> Work:
     kind: Any = "adasum" if op == Adasum else "allreduce"
     if op == Adasum:
@@ -44,8 +41,7 @@ def _work(
         op=op,
         prescale=float(factors[0]),
         postscale=float(factors[1]),
-        group=group[0],
-        group_size=group[1],
+        **group,
     )
 
 
@@ -87,21 +83,6 @@ def allreduce_async_(
     return start(_work(tensor, tensor, name, operation_of(average, op), factors, process_set))
 
 
-class _AllReduce(torch.autograd.Function):
-    """The gradient of a reduction is reduced in the same way."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor, name: Any, op: int, *rest: Any) -> Tensor:
-        ctx.given = op, *rest
-        result: Tensor = synchronize(allreduce_async(tensor, None, name, op, *rest))
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        op, *rest = ctx.given
-        return allreduce(gradients[0], None, None, Compression.none, op, *rest), *[None] * 5
-
-
 def allreduce(
     tensor: Tensor,
     average: bool | None = None,
@@ -115,10 +96,13 @@ def allreduce(
     """Return a tensor reduced over ranks: averaged, if `op` does not say otherwise."""
     check(tensor)
     sent, ctx = compression.compress(tensor)
-    chosen = operation_of(average, op)
-    reduced: Tensor = _AllReduce.apply(  # type: ignore[no-untyped-call]
-        sent, name, chosen, prescale_factor, postscale_factor, process_set
-    )
+    # The gradient of a reduction is reduced in the same way.
+    given = operation_of(average, op), prescale_factor, postscale_factor, process_set
+    reduced = applied(
+        lambda each: [synchronize(allreduce_async(each[0], None, name, *given))],
+        lambda gradients: [synchronize(allreduce_async(gradients[0], None, None, *given))],
+        [sent],
+    )[0]
     return compression.decompress(reduced, ctx)
 
 
@@ -150,12 +134,12 @@ def _grouped(
 ) -> int:
     for tensor in tensors:
         check(tensor)
-    number = process_set.process_set_id or 0
-    full = engine().name("grouped_allreduce", name, number)
-    group = (full, len(tensors)) if op != Adasum else ("", 1)
+    full, group = group_of("grouped_allreduce", name, process_set, len(tensors))
+    if op == Adasum:
+        group = {}
     return start(
         [
-            _work(tensor, target, f"{full}.{i}", op, factors, process_set, group)
+            _work(tensor, target, f"{full}.{i}", op, factors, process_set, **group)
             for i, (tensor, target) in enumerate(zip(tensors, targets, strict=True))
         ]
     )
@@ -189,18 +173,6 @@ def grouped_allreduce_async_(
     return _grouped(tensors, tensors, name, operation_of(average, op), factors, process_set)
 
 
-class _GroupedAllReduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, name: Any, given: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.given = given
-        return tuple(synchronize(grouped_allreduce_async(tensors, None, name, *given)))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        contiguous = [gradient.contiguous() for gradient in gradients]
-        return None, None, *synchronize(grouped_allreduce_async(contiguous, None, None, *ctx.given))
-
-
 def grouped_allreduce(
     tensors: Sequence[Tensor],
     average: bool | None = None,
@@ -216,7 +188,11 @@ def grouped_allreduce(
         return []
     sent = [compression.compress(tensor) for tensor in tensors]
     given = operation_of(average, op), prescale_factor, postscale_factor, process_set
-    reduced = _GroupedAllReduce.apply(name, given, *[tensor for tensor, _ in sent])  # type: ignore[no-untyped-call]
+    reduced = applied(
+        lambda each: synchronize(grouped_allreduce_async(each, None, name, *given)),
+        lambda gradients: synchronize(grouped_allreduce_async(gradients, None, None, *given)),
+        [tensor for tensor, _ in sent],
+    )
     return [compression.decompress(r, ctx) for r, (_, ctx) in zip(reduced, sent, strict=True)]
 
 
@@ -233,35 +209,3 @@ def grouped_allreduce_(
     factors = prescale_factor, postscale_factor
     synchronize(grouped_allreduce_async_(tensors, average, name, op, *factors, process_set))
     return tensors
-
-
-# Sparse
-
-
-def sparse_allreduce_async(
-    tensor: Tensor,
-    name: str | None,
-    op: int,
-    process_set: ProcessSet = global_process_set,
-) -> Callable[[], Tensor]:
-    """Begin to reduce a sparse tensor; return what `synchronize` takes, or call it for the result.
-
-    The parts of all ranks are gathered, and equal indices added up when the result is coalesced.
-    """
-    if op not in (Average, Sum):
-        raise ValueError("sparse tensors can be averaged and summed only")
-    full = engine().name("sparse_allreduce", name, process_set.process_set_id or 0)
-    whole = tensor.coalesce()
-    rows = whole.indices().transpose(0, 1).contiguous()
-    indices = allgather_async(rows, f"{full}.indices", process_set)
-    values = allgather_async(whole.values(), f"{full}.values", process_set)
-
-    def result() -> Tensor:
-        gathered, where = synchronize(values), synchronize(indices)
-        if op == Average:
-            gathered = gathered / process_set.size()
-        return torch.sparse_coo_tensor(
-            where.transpose(0, 1), gathered, tensor.shape, check_invariants=False
-        )
-
-    return result

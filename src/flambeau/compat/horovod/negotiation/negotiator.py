@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from flambeau.compat.horovod.cache import AgreementCache
-from flambeau.compat.horovod.messages import ALL, Agreed, Agreement, Request
-from flambeau.compat.horovod.mismatches import mismatch
-from flambeau.compat.horovod.repeats import Repeats
+from flambeau.compat.horovod.negotiation.cache import AgreementCache
+from flambeau.compat.horovod.negotiation.messages import ALL, Agreed, Agreement, Request
+from flambeau.compat.horovod.negotiation.mismatches import mismatch
+from flambeau.compat.horovod.negotiation.repeats import Repeats
 
 Key = tuple[int, str]
 #: How long the same name may wait in two process sets before it counts as a mistake.

@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from flambeau.compat.horovod.adasum_optimizer import adasum_optimizer
 from flambeau.compat.horovod.compression import Compression, Compressor
-from flambeau.compat.horovod.gradients import GradientReducer, named_list
-from flambeau.compat.horovod.operations import Adasum, Average
+from flambeau.compat.horovod.operations.handles import Adasum, Average
+from flambeau.compat.horovod.optimizer.adasum import adasum_optimizer
+from flambeau.compat.horovod.optimizer.gradients import GradientReducer, named_list
 from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set
 
 _numbers = itertools.count()

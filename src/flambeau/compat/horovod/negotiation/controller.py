@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import final
 
-from flambeau.compat.horovod.messages import (
+from flambeau.compat.horovod.negotiation.messages import (
     Agreed,
     Alive,
     Begin,
@@ -20,7 +20,7 @@ from flambeau.compat.horovod.messages import (
     Submit,
     Warn,
 )
-from flambeau.compat.horovod.negotiation import Negotiator
+from flambeau.compat.horovod.negotiation.negotiator import Negotiator
 from flambeau.coordination.rendezvous import Rendezvous, StoreRequest
 from flambeau.errors import FlambeauError
 from flambeau.messaging import Server

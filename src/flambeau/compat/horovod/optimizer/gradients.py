@@ -9,15 +9,15 @@ from torch import Tensor
 
 from flambeau.compat.horovod.common.util import split_list
 from flambeau.compat.horovod.compression import Compressor
-from flambeau.compat.horovod.operations import (
+from flambeau.compat.horovod.operations.handles import (
     Average,
     flush,
     start,
     synchronize,
     work_of,
 )
+from flambeau.compat.horovod.operations.sparse import sparse_allreduce_async
 from flambeau.compat.horovod.process_sets import ProcessSet
-from flambeau.compat.horovod.reducing import sparse_allreduce_async
 
 #: Gradients wait until so many bytes can be requested together, or all have been computed.
 SEND_BYTES = 1 << 20

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from flambeau.compat.horovod.messages import OPERATIONS, Request
+from flambeau.compat.horovod.negotiation.messages import OPERATIONS, Request
 
 Requests = Mapping[int, Request]
 

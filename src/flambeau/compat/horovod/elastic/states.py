@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from flambeau.compat.horovod import running
 from flambeau.compat.horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
-from flambeau.compat.horovod.elastic_sampler import ElasticSampler
+from flambeau.compat.horovod.elastic.sampler import ElasticSampler
+from flambeau.compat.horovod.engine import running
 from flambeau.compat.horovod.functions import allgather_object, broadcast_object
 
 

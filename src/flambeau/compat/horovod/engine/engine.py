@@ -11,15 +11,15 @@ from typing import Any, final
 
 from torch._C import _distributed_c10d as c10d
 
-from flambeau.compat.horovod.collectives import TIMEOUT, Collectives
 from flambeau.compat.horovod.common.exceptions import HorovodInternalError
-from flambeau.compat.horovod.controller import Controller
-from flambeau.compat.horovod.environment import HorovodSettings
-from flambeau.compat.horovod.executor import Executor
-from flambeau.compat.horovod.link import Link
-from flambeau.compat.horovod.messages import ALL, Agreement, Request, Said
-from flambeau.compat.horovod.negotiation import Negotiator
-from flambeau.compat.horovod.work import Work
+from flambeau.compat.horovod.engine.environment import HorovodSettings
+from flambeau.compat.horovod.execution.collectives import TIMEOUT, Collectives
+from flambeau.compat.horovod.execution.executor import Executor
+from flambeau.compat.horovod.execution.work import Work
+from flambeau.compat.horovod.negotiation.controller import Controller
+from flambeau.compat.horovod.negotiation.link import Link
+from flambeau.compat.horovod.negotiation.messages import ALL, Agreement, Request, Said
+from flambeau.compat.horovod.negotiation.negotiator import Negotiator
 from flambeau.messaging import Client
 from flambeau.roles.coordinator_store import CoordinatorStore
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
-from flambeau.compat.horovod.messages import Agreement, Request
+from flambeau.compat.horovod.negotiation.messages import Agreement, Request
 from flambeau.errors import ProtocolError
 
 #: Evicted entries that are still known, for requests that were on their way: multiples of capacity.

@@ -8,7 +8,7 @@ from typing import Any, final
 from torch import Tensor
 
 from flambeau.compat.horovod.common.exceptions import HorovodInternalError
-from flambeau.compat.horovod.messages import Request
+from flambeau.compat.horovod.negotiation.messages import Request
 from flambeau.coordination.activity import waits_for_others
 
 

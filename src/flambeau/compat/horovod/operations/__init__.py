@@ -1,0 +1,1 @@
+"""Operations on tensors in all of their forms."""

@@ -1,0 +1,1 @@
+"""Optimizers that make the same step on all ranks."""
