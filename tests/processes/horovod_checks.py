@@ -92,6 +92,40 @@ def check_factors() -> None:
         same(hvd.allreduce(own, op=hvd.Sum, postscale_factor=0.7), after)
 
 
+def check_many_in_flight_of_all_kinds() -> None:
+    """Also in the buffer that they share, and the second time by their numbers in the cache."""
+    rank, n = hvd.rank(), hvd.size()
+    every = [
+        tensor(dtype, shape, 0) for dtype in [*INTEGERS, *FLOATS] for shape in [*SHAPES, (0, 4)]
+    ]
+    for _ in range(2):
+        new = [
+            hvd.allreduce_async(each, op=hvd.Sum, name=f"new{i}") for i, each in enumerate(every)
+        ]
+        owned = [each.clone() for each in every]
+        here = [
+            hvd.allreduce_async_(each, op=hvd.Sum, name=f"own{i}") for i, each in enumerate(owned)
+        ]
+        for handle, given in zip(new, every, strict=True):
+            same(hvd.synchronize(handle), given * n)
+        for handle, given, own in zip(here, every, owned, strict=True):
+            assert hvd.synchronize(handle) is own
+            same(own, given * n)
+    columns = (torch.arange(12.0).reshape(3, 4) + rank).t()
+    parameter = nn.Parameter(torch.full((3,), float(rank)))
+    handles = [
+        hvd.allreduce_async_(each, op=hvd.Max) for each in (columns, parameter, columns[::2])
+    ]
+    for handle in handles:
+        hvd.synchronize(handle)
+    same(columns, (torch.arange(12.0).reshape(3, 4) + n - 1).t())
+    same(parameter.detach(), torch.full((3,), n - 1.0))
+    assert parameter.requires_grad
+    with raises(HorovodInternalError, "allreduce"):
+        hvd.allreduce_(torch.zeros(1).expand(3))  # three elements in one place
+    same(hvd.allreduce(torch.tensor(1), op=hvd.Sum), torch.tensor(n))
+
+
 def check_gather_and_broadcast_of_all_types() -> None:
     rank, n = hvd.rank(), hvd.size()
     for dtype in [*INTEGERS, *FLOATS, torch.bool]:
@@ -118,6 +152,9 @@ def check_exchange() -> None:
         same(received, torch.arange(1, n + 1, dtype=torch.int32))
         same(rows, torch.full((n * (n + 1) // 2, 1), rank).to(dtype))
         same(hvd.alltoall(torch.arange(n).to(dtype)), torch.full((n,), rank).to(dtype))
+        rows, received = hvd.synchronize(hvd.alltoall_async(torch.arange(n).to(dtype)))
+        same(rows, torch.full((n,), rank).to(dtype))
+        same(received, torch.ones(n, dtype=torch.int32))
         own = torch.arange(2 * n + 1).to(dtype)
         if dtype != torch.bool:
             begin = 2 * rank + min(rank, 1)
@@ -126,6 +163,9 @@ def check_exchange() -> None:
     empty, none = hvd.alltoall(torch.empty(0, 3), splits=torch.zeros(n, dtype=torch.int32))
     assert empty.shape == (0, 3)
     assert none.tolist() == [0] * n
+    for tensor_, op in [(torch.tensor(1.0), hvd.Sum), (torch.ones(4), hvd.Adasum)]:
+        with raises(RuntimeError, "reducescatter"):
+            hvd.reducescatter(tensor_, op=op)
     with raises(ValueError):
         hvd.alltoall(torch.ones(4), splits=[5] * n)
     with raises(ValueError):
@@ -146,12 +186,25 @@ def check_gradients() -> None:
     same(gradient(lambda x: hvd.allreduce(x, op=hvd.Sum), (3,)), torch.full((3,), total))
     same(gradient(lambda x: hvd.allreduce(x), (3,)), torch.full((3,), total) / n)
     same(gradient(lambda x: hvd.grouped_allreduce([x, x])[1], (3,)), torch.full((3,), total) / n)
-    same(gradient(lambda x: hvd.allgather(x), (rank + 1, 2)), torch.full((rank + 1, 2), total))
-    of_root = total if rank == 0 else 0.0
+    same(gradient(hvd.allgather, (rank + 1, 2)), torch.full((rank + 1, 2), total / n))
+    grouped = gradient(lambda x: hvd.grouped_allgather([x, 2 * x])[1], (rank + 1, 2))
+    same(grouped, torch.full((rank + 1, 2), 2 * total / n))
+    of_root = total / n if rank == 0 else 0.0
     same(gradient(lambda x: hvd.broadcast(x, 0), (3,)), torch.full((3,), of_root))
     same(gradient(hvd.alltoall, (n,)), torch.arange(1.0, n + 1))
     scattered = gradient(lambda x: hvd.reducescatter(x, op=hvd.Average), (n,))
     same(scattered, torch.arange(1.0, n + 1))
+    scattered = gradient(lambda x: hvd.grouped_reducescatter([x, x], op=hvd.Sum)[1], (n,))
+    same(scattered, torch.arange(1.0, n + 1) * n)
+
+    def some_rows(x: Tensor) -> Any:
+        return hvd.alltoall(x, splits=[1] * n)[0]
+
+    same(gradient(some_rows, (n + 2,)), torch.tensor([*range(1, n + 1), 0, 0]).float())
+    leaf = torch.ones(3, requires_grad=True)
+    for each in hvd.grouped_allreduce([leaf, leaf * 2], op=hvd.Sum):
+        each.sum().backward()  # one after the other
+    same(leaf.grad, torch.full((3,), 3.0 * n))
 
 
 def check_names_in_any_order() -> None:
@@ -272,8 +325,36 @@ def check_join() -> None:
     assert hvd.join() in range(n)
 
 
+def check_join_of_what_was_repeated_and_of_what_cannot_be() -> None:
+    rank, n = hvd.rank(), hvd.size()
+    given = torch.arange(1, 6, dtype=torch.int32) * 6
+    for first in range(2):
+        for call in range(3):
+            if rank != first or call < 2:
+                handles = [hvd.allreduce_async(given, name=f"rows{i}") for i in range(3)]
+                shares = n - 1 if call == 2 else n
+                for handle in handles:
+                    same(hvd.synchronize(handle), (given * shares).div(n).to(torch.int32))
+        if rank != first:
+            with raises(HorovodInternalError, "join()"):
+                hvd.allgather(given)
+            with raises(HorovodInternalError, "join()"):
+                hvd.broadcast(given, first)
+        hvd.join()
+        same(hvd.allgather(torch.tensor([rank])), torch.arange(n))  # without a name
+
+
 def check_objects() -> None:
     rank, n = hvd.rank(), hvd.size()
+    for form in (
+        lambda each: each.state_dict(),
+        lambda each: each.named_parameters(),
+        lambda each: list(each.parameters()),
+    ):
+        model = nn.Linear(2, 1)
+        nn.init.constant_(model.weight, float(rank))
+        hvd.broadcast_parameters(form(model), root_rank=1)
+        same(model.weight.detach(), torch.ones(1, 2))
     assert hvd.broadcast_object({"rank": rank}, 1) == {"rank": 1}
     assert hvd.allgather_object("x" * rank) == ["x" * other for other in range(n)]
 
@@ -386,6 +467,13 @@ def check_adasum() -> None:
 
 
 def check_optimizer_state() -> None:
+    sgd = torch.optim.SGD(net(0).parameters(), lr=0.1, momentum=0.5 + hvd.rank(), nesterov=True)
+    hvd.broadcast_optimizer_state(sgd, root_rank=1)
+    assert sgd.param_groups[0]["momentum"] == 1.5
+    for parameter in sgd.param_groups[0]["params"]:
+        same(parameter.grad, torch.zeros_like(parameter))
+    with raises(ValueError, "LBFGS"):
+        hvd.broadcast_optimizer_state(torch.optim.LBFGS(net(0).parameters()), 0)
     adam = torch.optim.Adam(net(0).parameters(), lr=0.1 * (hvd.rank() + 1))
     if hvd.rank() == 0:
         for parameter in adam.param_groups[0]["params"]:
@@ -422,6 +510,8 @@ def check_timeline() -> None:
         events = json.loads(path.read_text())
         names = {event.get("name") for event in events}
         assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE", "CYCLE_START"} <= names
+        assert "start_time_since_epoch_in_micros" in events[0]["args"]
+        assert any(each.get("args") == {"name": "allreduce.drawn"} for each in events)
 
 
 def check_init_again() -> None:

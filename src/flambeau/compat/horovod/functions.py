@@ -18,8 +18,11 @@ from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set
 def broadcast_parameters(
     params: Any, root_rank: int, process_set: ProcessSet = global_process_set
 ) -> None:
-    """Replace parameters by those of a rank: a `state_dict()` or `named_parameters()`."""
-    items = params.items() if isinstance(params, Mapping) else _named(params)
+    """Replace parameters by those of a rank.
+
+    `params` is a `state_dict()`, `named_parameters()` or `parameters()`.
+    """
+    items = list(params.items() if isinstance(params, Mapping) else _named(params))
     # Names may differ from those of gradients that are in flight.
     handles = [
         broadcast_async_(value.data, root_rank, f"parameters.{name}", process_set)
@@ -33,10 +36,12 @@ def broadcast_parameters(
 def _named(params: Any) -> Iterable[tuple[str, Any]]:
     if isinstance(params, Iterable):
         items = list(params)
+        if all(isinstance(item, Tensor) for item in items):
+            return ((str(index), item) for index, item in enumerate(items))
         if all(isinstance(item, tuple) and len(item) == 2 for item in items):
             return items
     raise ValueError(
-        f"invalid params of type: {type(params)}; give a state_dict or named_parameters"
+        f"invalid params of type: {type(params)}; give a state_dict, named_parameters or parameters"
     )
 
 
@@ -48,11 +53,16 @@ def broadcast_optimizer_state(
 ) -> None:
     """Replace the state of an optimizer, and its settings, by those of a rank.
 
-    Ranks without a state yet get that of the root, so no step is made before.
+    Ranks without a state yet get that of the root, so no step is made before. As in Horovod,
+    parameters of an optimizer without state have a gradient afterwards, of zeros.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
     own = optimizer.state_dict()
+    if not own["state"]:
+        for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
     tensors: list[Tensor] = []
     described = _described(own, tensors) if engine().place.rank == root_rank else None
     described = broadcast_object(described, root_rank, "optimizer_state", process_set)

@@ -140,15 +140,8 @@ class TorchState(ObjectState):
     def restore(self) -> None:
         """Go back to the last copy; gradients in flight are dropped."""
         for name, kept in self._copies.items():
-            self._load(name, copy.deepcopy(kept))
+            self._parts[name].load_state_dict(copy.deepcopy(kept))
         super().restore()
-
-    def _load(self, name: str, state: Any) -> None:
-        part = self._parts[name]
-        part.load_state_dict(state)
-        reducer = getattr(part, "_hvd", None)
-        if reducer is not None:
-            reducer.drop()
 
     def share(self, root: int) -> None:
         """Replace all parts and values by those of a rank. What samplers have done is united."""
@@ -156,7 +149,7 @@ class TorchState(ObjectState):
         done = allgather_object({n: p.done for n, p in samplers.items()}, "elastic.samplers")
         states = {name: part.state_dict() for name, part in self._parts.items()}
         for name, state in broadcast_object(states, root, "elastic.parts").items():
-            self._load(name, state)
+            self._parts[name].load_state_dict(state)
         for name, sampler in samplers.items():
             sampler.unite([each[name] for each in done])
         super().share(root)

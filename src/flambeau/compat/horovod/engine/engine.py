@@ -53,10 +53,13 @@ class Engine:
         self.ranks_of: dict[int, list[int]] = {ALL: list(range(place.size))}
         self._collectives: dict[int, Collectives] = {}
         self._works: dict[tuple[int, str], Work] = {}
+        #: Works that may wait for a rank that is lost, in a collective that cannot be ended.
+        self._executing: list[Work] = []
         self._lock = threading.Lock()
         self._counts: defaultdict[tuple[str, int], itertools.count[int]] = defaultdict(
             itertools.count
         )
+        self._joins = 0
         self._reason = ""
         self._store: CoordinatorStore | None = None
         self._host = ""
@@ -116,7 +119,7 @@ class Engine:
         """Fail what is in flight, and what is requested later."""
         with self._lock:
             self._reason = self._reason or reason
-            works, self._works = list(self._works.values()), {}
+            works, self._works = [*self._works.values(), *self._executing], {}
         for work in works:
             work.fail(reason)
 
@@ -126,7 +129,12 @@ class Engine:
         """Return the full name of an operation: one without a name is known by its number."""
         if name is not None:
             return f"{kind}.{name}"
-        return f"{kind}.noname.{next(self._counts[kind, process_set])}"
+        return f"{kind}.noname.{self._joins}.{next(self._counts[kind, process_set])}"
+
+    def renumber(self) -> None:
+        """Number operations without names anew: ranks that had joined have made fewer of them."""
+        self._joins += 1
+        self._counts.clear()
 
     def submit(self, works: Sequence[Work], *, wake: bool = True) -> None:
         """Request operations; without `wake` they are sent together with the next ones."""
@@ -194,10 +202,17 @@ class Engine:
         """Return the ranks of a process set."""
         return self.ranks_of[process_set]
 
-    def take(self, keys: Sequence[tuple[int, str]]) -> list[Work | None]:
-        """Return the works of these names, which end now; None if this rank has joined."""
+    def take(self, keys: Sequence[tuple[int, str]]) -> list[Work | None] | None:
+        """Return the works of these names; None for one if this rank has joined.
+
+        None instead of a list if all works have failed: zeros in their place would be wrong.
+        """
         with self._lock:
-            return [self._works.pop(key, None) for key in keys]
+            if self._reason:
+                return None
+            works = [self._works.pop(key, None) for key in keys]
+            self._executing = [work for work in works if work is not None]
+            return works
 
     def add(self, number: int, ranks: Sequence[int]) -> None:
         """Create a process set."""

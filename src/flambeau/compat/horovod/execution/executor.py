@@ -28,8 +28,11 @@ class Groups(Protocol):
     def ranks(self, process_set: int) -> Sequence[int]:
         """Return the ranks of a process set."""
 
-    def take(self, keys: Sequence[tuple[int, str]]) -> list[Work | None]:
-        """Return the works of these names, which end now; None if this rank has joined."""
+    def take(self, keys: Sequence[tuple[int, str]]) -> list[Work | None] | None:
+        """Return the works of these names; None for one if this rank has joined.
+
+        None instead of a list if all works have failed, because a rank is lost.
+        """
 
     def add(self, number: int, ranks: Sequence[int]) -> None:
         """Create a process set."""
@@ -83,15 +86,18 @@ class Executor:
     def _execute(self, part: list[Agreement]) -> None:
         """Execute a part; what goes wrong is the error of all its works."""
         works = self._groups.take([each.request.key for each in part])
+        if works is None:
+            return
         first = part[0]
         if first.error:
             _fail(works, first.error)
             return
-        with self.timeline.executing([each.request for each in part]):
-            try:
+        try:
+            with self.timeline.executing([each.request for each in part]):
                 self._dispatch(part, works)
-            except RuntimeError as error:  # of gloo: a rank is gone, or a timeout
-                _fail(works, f"{first.request.kind} '{first.request.name}' failed: {error}")
+        # Of gloo when a rank is gone, of the timeline when the disk is full: no thread may wait on.
+        except Exception as error:  # noqa: BLE001
+            _fail(works, f"{first.request.kind} '{first.request.name}' failed: {error}")
 
     def _dispatch(self, part: list[Agreement], works: list[Work | None]) -> None:
         request, sizes, work = part[0].request, part[0].sizes, works[0]

@@ -29,7 +29,9 @@ class Timeline:
             self._lines.clear()
             self._cycles = mark_cycles
             self._file = path.open("w", encoding="utf-8")
-            self._file.write("[\n{}")
+            began = {"start_time_since_epoch_in_micros": time.time_ns() // 1000}
+            event = {"name": "timeline", "ph": "M", "ts": _now(), "pid": 0, "args": began}
+            self._file.write("[\n" + json.dumps(event))
 
     def stop(self) -> None:
         """End the file."""

@@ -26,8 +26,6 @@ class Work:
     target: Tensor | None = None
     output: Any = None
     error: str = ""
-    #: Whether the result is the first part of the output alone.
-    only_first: bool = False
     #: Whether there is an output or an error.
     done: bool = False
     #: Exists as soon as a thread waits.
@@ -53,7 +51,7 @@ class Work:
                 awaited.wait()
         if self.error:
             raise HorovodInternalError(self.error)
-        return self.output[0] if self.only_first else self.output
+        return self.output
 
 
 def end(works: Iterable[Work | None]) -> None:

@@ -5,7 +5,7 @@ from torch import Tensor
 from flambeau.compat.horovod.engine.running import engine
 from flambeau.compat.horovod.execution.work import Work
 from flambeau.compat.horovod.operations.differentiable import applied
-from flambeau.compat.horovod.operations.handles import check, start, summed, synchronize, work_of
+from flambeau.compat.horovod.operations.handles import averaged, check, start, synchronize, work_of
 from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set
 
 
@@ -43,11 +43,11 @@ def broadcast(
 ) -> Tensor:
     """Return the tensor of a rank."""
     check(tensor)
-    # The gradient is the sum of all, on the root.
+    # The gradient is the average of all, on the root, as in Horovod.
     share = float(engine().place.rank == root_rank)
     return applied(
         lambda given: [synchronize(broadcast_async(given[0], root_rank, name, process_set))],
-        lambda gradients: [summed(gradients[0], process_set) * share],
+        lambda gradients: [averaged(gradients[0], process_set) * share],
         [tensor],
     )[0]
 

@@ -49,11 +49,9 @@ def alltoall_async(
 ) -> int:
     """Begin to send rows to each rank; return a handle for `synchronize`.
 
-    Its result is a pair with `splits`: the rows received, and how many came from each rank.
+    Its result is a pair: the rows received, and how many came from each rank.
     """
-    work = _work(tensor, splits, name, process_set)
-    work.only_first = splits is None
-    return start(work)
+    return start(_work(tensor, splits, name, process_set))
 
 
 def alltoall(

@@ -9,10 +9,10 @@ from torch import Tensor
 from flambeau.compat.horovod.execution.work import Work
 from flambeau.compat.horovod.operations.differentiable import applied
 from flambeau.compat.horovod.operations.handles import (
+    averaged,
     check,
     group_of,
     start,
-    summed,
     synchronize,
     work_of,
 )
@@ -74,7 +74,7 @@ def grouped_allgather(
 def _parts(
     gradients: Sequence[Tensor], shapes: Sequence[torch.Size], process_set: ProcessSet
 ) -> list[Tensor]:
-    """Return this rank's parts of the sums of gradients."""
+    """Return this rank's parts of the averages of gradients, as Horovod does."""
     rows = torch.tensor([[shape[0] if shape else 1 for shape in shapes]])
     counts = synchronize(allgather_async(rows, None, process_set))
     begins = counts[: process_set.rank()].sum(0).tolist()
@@ -82,5 +82,5 @@ def _parts(
     for gradient, begin, count, shape in zip(
         gradients, begins, rows[0].tolist(), shapes, strict=True
     ):
-        found.append(summed(gradient, process_set)[begin : begin + count].reshape(shape))
+        found.append(averaged(gradient, process_set)[begin : begin + count].reshape(shape))
     return found

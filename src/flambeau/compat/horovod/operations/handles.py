@@ -126,9 +126,10 @@ def group_of(
     return full, {"group": full, "group_size": count}
 
 
-def summed(gradient: Tensor, process_set: ProcessSet) -> Tensor:
-    """Return the sum of all ranks' gradients."""
-    result: Tensor = synchronize(start(work_of("allreduce", gradient, None, process_set, op=Sum)))
+def averaged(gradient: Tensor, process_set: ProcessSet) -> Tensor:
+    """Return the average of all ranks' gradients."""
+    work = work_of("allreduce", gradient, None, process_set, op=Average)
+    result: Tensor = synchronize(start(work))
     return result
 
 
@@ -144,6 +145,6 @@ def join(device: int = -1) -> int:
 
     Return the rank that joined last.
     """
-    name = "join"
-    result: int = synchronize(start(Work(Request("join", name, process_set=ALL))))
+    result: int = synchronize(start(Work(Request("join", "join", process_set=ALL))))
+    engine().renumber()
     return result

@@ -22,6 +22,10 @@ from flambeau.compat.horovod.operations.handles import (
 from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set
 
 
+class NotScatteredError(ValueError, RuntimeError):
+    """A reducescatter that cannot be: a ValueError, and a RuntimeError as in Horovod."""
+
+
 def _work(
     tensor: Tensor,
     name: str | None,
@@ -32,10 +36,10 @@ def _work(
 ) -> Work:
     check(tensor)
     if tensor.dim() == 0:
-        raise ValueError("reducescatter of a tensor without dimensions")
+        raise NotScatteredError("reducescatter of a tensor without dimensions")
     chosen, (pre, post) = operation_of(None, op), map(float, factors)
     if chosen not in (Average, Sum):
-        raise ValueError("reducescatter can average and sum only")
+        raise NotScatteredError("reducescatter can average and sum only")
     settings = {"op": chosen, "prescale": pre, "postscale": post, **group}
     return work_of("reducescatter", tensor, name, process_set, **settings)
 

@@ -71,6 +71,12 @@ class _Distributed:
         if "_hvd" in self.__dict__:
             self._hvd.add(self.param_groups[-1]["params"])
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Replace the state; gradients in flight are dropped."""
+        self._hvd.drop()
+        self._synchronized, self._should_synchronize = False, True
+        super().load_state_dict(state_dict)  # type: ignore[misc]
+
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Set after how many backward passes gradients are reduced."""
         self._hvd.set_passes(passes)
