@@ -201,10 +201,11 @@ def check_gradients() -> None:
         return hvd.alltoall(x, splits=[1] * n)[0]
 
     same(gradient(some_rows, (n + 2,)), torch.tensor([*range(1, n + 1), 0, 0]).float())
-    leaf = torch.ones(3, requires_grad=True)
-    for each in hvd.grouped_allreduce([leaf, leaf * 2], op=hvd.Sum):
+    leaves = [torch.ones(3, requires_grad=True) for _ in range(2)]
+    for each in hvd.grouped_allreduce(leaves, op=hvd.Sum):
         each.sum().backward()  # one after the other
-    same(leaf.grad, torch.full((3,), 3.0 * n))
+    for leaf in leaves:
+        same(leaf.grad, torch.full((3,), float(n)))
 
 
 def check_names_in_any_order() -> None:

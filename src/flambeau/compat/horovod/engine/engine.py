@@ -59,7 +59,7 @@ class Engine:
         self._counts: defaultdict[tuple[str, int], itertools.count[int]] = defaultdict(
             itertools.count
         )
-        self._joins = 0
+        self._joins, self._since = 0, ""
         self._reason = ""
         self._store: CoordinatorStore | None = None
         self._host = ""
@@ -129,11 +129,12 @@ class Engine:
         """Return the full name of an operation: one without a name is known by its number."""
         if name is not None:
             return f"{kind}.{name}"
-        return f"{kind}.noname.{self._joins}.{next(self._counts[kind, process_set])}"
+        return f"{kind}.noname{self._since}.{next(self._counts[kind, process_set])}"
 
     def renumber(self) -> None:
         """Number operations without names anew: ranks that had joined have made fewer of them."""
         self._joins += 1
+        self._since = f".after.join{self._joins}"
         self._counts.clear()
 
     def submit(self, works: Sequence[Work], *, wake: bool = True) -> None:

@@ -1,6 +1,5 @@
 """DistributedOptimizer: gradients are reduced while backward computes the rest."""
 
-import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,12 +9,12 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from flambeau.compat.horovod.compression import Compression, Compressor
+from flambeau.compat.horovod.engine.running import engine
+from flambeau.compat.horovod.negotiation.messages import ALL
 from flambeau.compat.horovod.operations.handles import Adasum, Average
 from flambeau.compat.horovod.optimizer.adasum import adasum_optimizer
 from flambeau.compat.horovod.optimizer.gradients import GradientReducer, named_list
 from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set
-
-_numbers = itertools.count()
 
 
 class _Distributed:
@@ -103,7 +102,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     if num_groups:
         warnings.warn("num_groups is deprecated: give groups=", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
-    prefix = f"optimizer{next(_numbers)}"
+    # All ranks make their optimizers in the same order.
+    prefix = engine().name("optimizer", None, ALL)
     names = named_list(optimizer.param_groups, named_parameters, prefix)
     if op == Adasum:
         return adasum_optimizer(optimizer, names, compression, backward_passes_per_step)
