@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 import signal
 import sys
 import threading
@@ -223,6 +224,44 @@ def check_names_in_any_order() -> None:
             assert hvd.poll(handle)
 
 
+def check_all_kinds_in_any_order() -> None:
+    """Operations of all kinds in flight together, begun in another order on each rank."""
+    rank, n = hvd.rank(), hvd.size()
+    everywhere = torch.arange(n).repeat_interleave
+    kinds: list[Callable[[str, int], tuple[int, Any]]] = [
+        lambda name, count: (
+            hvd.allreduce_async(torch.full((count,), rank + 1), name=name, op=hvd.Sum),
+            torch.full((count,), n * (n + 1) // 2),
+        ),
+        lambda name, count: (
+            hvd.allgather_async(torch.full((count,), rank), name=name),
+            everywhere(count),
+        ),
+        lambda name, count: (
+            hvd.broadcast_async(torch.full((count,), rank), n - 1, name=name),
+            torch.full((count,), n - 1),
+        ),
+        lambda name, count: (
+            hvd.alltoall_async(torch.full((n * count,), rank), name=name),
+            (everywhere(count), torch.full((n,), count, dtype=torch.int32)),
+        ),
+        lambda name, count: (
+            hvd.reducescatter_async(torch.full((n * count,), rank), name=name, op=hvd.Sum),
+            torch.full((count,), n * (n - 1) // 2),
+        ),
+        lambda name, count: (
+            hvd.grouped_allreduce_async([torch.full((count,), rank)] * 2, name=name, op=hvd.Max),
+            [torch.full((count,), n - 1)] * 2,
+        ),
+    ]
+    for seed in range(3):
+        shared, own = random.Random(seed), random.Random(10 * seed + rank)
+        chosen = [(f"any{i}", shared.choice(kinds), shared.choice((0, 1, 300))) for i in range(90)]
+        own.shuffle(chosen)
+        for handle, expected in [begin(name, count) for name, begin, count in chosen]:
+            same(hvd.synchronize(handle), expected)
+
+
 def check_more_names_than_the_cache_has() -> None:
     for i in range(3000):
         hvd.allreduce(torch.ones(1), name=f"many{i % 1500}")
@@ -399,6 +438,103 @@ def check_optimizer_equals_one_process() -> None:
                 many.step()
         for expected, found in zip(alone.parameters(), model.parameters(), strict=True):
             torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def weights(model: nn.Module) -> Tensor:
+    return torch.cat([each.detach().flatten() for each in model.parameters()])
+
+
+def equal_everywhere(model: nn.Module, process_set: Any = hvd.global_process_set) -> None:
+    every = hvd.allgather(weights(model)[None], process_set=process_set)
+    same(every, every[:1].expand_as(every))
+
+
+def check_every_optimizer_of_torch() -> None:
+    """Ranks use different parameters; state and settings travel from rank 0 to all."""
+    known = torch.optim.Optimizer.__subclasses__()
+    not_dense = (torch.optim.LBFGS, torch.optim.SparseAdam)
+    chosen = [each for each in known if each.__module__.startswith("torch.optim")]
+    for cls in sorted(set(chosen) - set(not_dense), key=lambda each: each.__name__):
+        with_bias = cls.__name__ != "Muon"  # is for matrices only
+
+        def made(
+            cls: Any = cls, with_bias: bool = with_bias
+        ) -> tuple[nn.Sequential, torch.optim.Optimizer]:
+            model = nn.Sequential(nn.Linear(4, 3, with_bias), nn.Linear(3, 3, with_bias))
+            hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+            own = cls(model.parameters(), lr=0.02 * (hvd.rank() + 1))
+            return model, hvd.DistributedOptimizer(own, model.named_parameters())
+
+        model, optimizer = made()
+        for part in (model, model[0]):
+            optimizer.zero_grad()
+            used = part if hvd.rank() == 0 else model
+            used(torch.ones(2, 4) + hvd.rank()).square().sum().backward()
+            optimizer.step()
+        fresh, received = made()
+        if hvd.rank() == 0:
+            fresh.load_state_dict(model.state_dict())
+            received.load_state_dict(optimizer.state_dict())
+        hvd.broadcast_parameters(fresh.state_dict(), root_rank=0)
+        hvd.broadcast_optimizer_state(received, root_rank=0)
+        assert received.param_groups[0]["lr"] == 0.02, cls
+        states = hvd.allgather_object(received.state_dict()["state"])
+        for other in states[1:]:
+            torch.testing.assert_close(other, states[0], rtol=0, atol=0)
+        fresh(torch.ones(2, 4)).sum().backward()
+        received.step()
+        equal_everywhere(fresh)
+
+
+def check_training_on_uneven_data() -> None:
+    model = net(hvd.rank())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    many = hvd.DistributedOptimizer(sgd, model.named_parameters())
+    for _ in range(2):
+        for batch in range(2 + hvd.rank()):
+            many.zero_grad()
+            model(torch.full((2, 4), 0.1 * batch)).square().sum().backward()
+            many.step()
+        last = hvd.join()
+        assert last == hvd.size() - 1
+        hvd.broadcast_parameters(model.state_dict(), root_rank=last)
+    equal_everywhere(model)
+
+
+def check_optimizers_of_process_sets() -> None:
+    n = hvd.size()
+    sets = [hvd.add_process_set(range(n - 1)), hvd.add_process_set([n - 1])]
+    (mine,) = [each for each in sets if each.included()]
+    root = mine.ranks[0]
+    model = net(hvd.rank())
+    hvd.broadcast_parameters(model.state_dict(), root, process_set=mine)
+    sgd = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    many = hvd.DistributedOptimizer(sgd, model.named_parameters(), process_set=mine)
+    hvd.broadcast_optimizer_state(many, root, process_set=mine)
+    for _ in range(2):
+        many.zero_grad()
+        model(torch.full((2, 4), 1.0 + hvd.rank())).square().sum().backward()
+        many.step()
+    equal_everywhere(model, mine)
+    for each in sets:
+        hvd.remove_process_set(each)
+
+
+def check_gradients_in_groups_of_which_parts_are_missing() -> None:
+    for groups in (1, 3, 100, None):
+        model = net(0)
+        chosen = [list(model[0].parameters())] if groups is None else groups
+        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        many = hvd.DistributedOptimizer(sgd, model.named_parameters(), groups=chosen)
+        for _ in range(2):
+            many.zero_grad()
+            used = model if hvd.rank() == 0 else model[0]
+            used(torch.full((2, 4), 1.0 + hvd.rank())).sum().backward()
+            many.step()
+        equal_everywhere(model)
+    with raises(ValueError, "groups"):
+        hvd.DistributedOptimizer(torch.optim.SGD(net(0).parameters(), 0.1), groups=-1)
 
 
 def check_optimizer_misuse() -> None:
