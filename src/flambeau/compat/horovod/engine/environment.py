@@ -25,11 +25,12 @@ class HorovodSettings:
 def horovod_settings() -> HorovodSettings:
     """Return the settings of this process."""
     off = os.environ.get("HOROVOD_STALL_CHECK_DISABLE") in ("1", "true")
+    timeline = os.environ.get("HOROVOD_TIMELINE", "")
     return HorovodSettings(
         fusion_bytes=int(_number("HOROVOD_FUSION_THRESHOLD", HorovodSettings.fusion_bytes)),
         cache_capacity=int(_number("HOROVOD_CACHE_CAPACITY", HorovodSettings.cache_capacity)),
         stall_seconds=0.0 if off else _number("HOROVOD_STALL_CHECK_TIME_SECONDS", 60.0),
-        timeline=os.environ.get("HOROVOD_TIMELINE", ""),
+        timeline="" if timeline == "DYNAMIC" else timeline,  # that is, when a script starts it
         start_seconds=_number("HOROVOD_START_TIMEOUT", HorovodSettings.start_seconds),
     )
 
