@@ -103,6 +103,7 @@ def test_a_script_of_horovods_runs_unchanged(command: list[str], tmp_path: Path)
     shown = re.search(r"ranks 2 equal True accuracy (\S+)", done.stdout + done.stderr)
     assert shown is not None, done.stdout + done.stderr
     assert float(shown[1]) > 0.85
+    assert "Warning" not in done.stdout + done.stderr
 
 
 def _sum_of_ranks() -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.compat import aliases
+from flambeau.compat import aliased_program
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
 
@@ -40,7 +40,9 @@ def test_a_drivers_script_runs_in_one_process_that_is_no_rank(script: Path) -> N
 
 def test_a_script_for_several_processes_has_its_aliases_too(script: Path) -> None:
     arguments = ["sparktorch", str(script), "-n", "3"]
-    done = subprocess.check_output([sys.executable, aliases.__file__, *arguments], text=True)
+    done = subprocess.check_output(
+        [sys.executable, aliased_program.__file__, *arguments], text=True
+    )
     assert done == PRINTED
 
 

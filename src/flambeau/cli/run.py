@@ -73,7 +73,7 @@ def run(
             aliases.run_aliased(alias, program, given, module=module)
             return
         given = [",".join(alias), *(["-m"] if module else []), program, *given]
-        program, kind = aliases.__name__, "module"
+        program, kind = "flambeau.compat.aliased_program", "module"
     where = parse_cluster(cluster, processes, hosts)
     if where is None and detected() is None:
         where = Local(processes or 1, threads_per_worker=threads)

@@ -81,11 +81,3 @@ class _Finder(MetaPathFinder, Loader):
 
     def _real(self, fullname: str) -> str:
         return self._target + fullname.removeprefix(self._name)
-
-
-if __name__ == "__main__":
-    # NAME,NAME [-m] PROGRAM ARGUMENTS
-    _names, *_rest = sys.argv[1:]
-    _module = _rest[0] == "-m"
-    _program, *_arguments = _rest[1:] if _module else _rest
-    run_aliased(_names.split(","), _program, _arguments, module=_module)

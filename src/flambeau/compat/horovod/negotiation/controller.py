@@ -34,6 +34,8 @@ SILENCE_SECONDS = 60.0
 GATHER_SECONDS = 0.0005
 #: How long the others may take to finish what is agreed when a rank shuts down.
 CLOSING_SECONDS = 5.0
+#: How long the connections stay after the loss of a rank, until the others know of it.
+SEE_OFF_SECONDS = 1.0
 
 
 @final
@@ -61,7 +63,7 @@ class Controller:
         self._idle: set[int] = set()
         self._closing_since: float | None = None
         self._warned: set[str] = set()
-        self._over = False
+        self._over = self._lost = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="hvd-controller", daemon=True)
         self._thread.start()
@@ -87,7 +89,16 @@ class Controller:
                     last_check = time.monotonic()
                     self._check(last_check)
         finally:
+            self._see_off()
             self._server.close()
+
+    def _see_off(self) -> None:
+        """Read what ranks still send: a connection that ends with unread data drops `Lost`."""
+        deadline = time.monotonic() + SEE_OFF_SECONDS
+        while self._lost and self._peers and time.monotonic() < deadline:
+            self._server.receive(SEE_OFF_SECONDS / 20)
+            alive = Alive()
+            self._peers = {r: p for r, p in self._peers.items() if self._server.send(p, alive)}
 
     def _handle(self, envelope: Envelope[Said]) -> None:
         peer, message = envelope.peer, envelope.message
@@ -194,7 +205,7 @@ class Controller:
             self._lose(f"rank {ranks} is lost: {why}")
 
     def _lose(self, reason: str) -> None:
-        self._over = True
+        self._over = self._lost = True
         self._send_all(Lost(reason))
 
     def _close(self, reason: str) -> None:
