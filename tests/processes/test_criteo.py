@@ -63,6 +63,9 @@ def finished(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "[0] Finished training it 10/28 of epoch 0, " in done.stderr
     for stage in STAGES:
         assert stage in done.stdout
+    sizes = records(out)["prepare"]["sizes"]
+    assert f"C1 {sizes['C1']}, C2 {sizes['C2']}, " in done.stderr
+    assert f"C1 {sizes['C1']}, C2 {sizes['C2']}, " in " ".join(done.stdout.split())
     return out
 
 
@@ -70,6 +73,9 @@ def test_all_stages_are_done_once(logs: Path, finished: Path) -> None:
     before = (finished / "criteo.json").read_bytes()
     again = criteo(logs, finished, *DAYS, "--min-count", "2", "--lines", "10")
     assert again.stderr.count("done before") == len(STAGES)
+    assert (finished / "criteo.json").read_bytes() == before
+    refused = criteo(logs, finished, *DAYS, "--min-count", "2", "seed=7", code=2)
+    assert "Choose another --out for a new run" in refused.stderr
     assert (finished / "criteo.json").read_bytes() == before
     found = records(finished)
     assert all(found[stage]["done"] for stage in STAGES)

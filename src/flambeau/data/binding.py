@@ -95,7 +95,9 @@ class Binder:
         self._raw = None if features is None else features.reader(used)
         #: Columns to read: those that are used, or all.
         self.columns = used if self._raw is None else self._raw.columns
-        self._nullable = frozenset(self.label_columns())
+        labels = self.label_columns()
+        #: Integers and booleans that may be missing: labels, and what only the user's code sees.
+        self._nullable = frozenset({*labels, *(set(used) - set(read))})
         self._shorthand = self._described()
         self._expand = expand
         self._plan: _Plan | None = None
@@ -109,7 +111,7 @@ class Binder:
         self._hashed: set[str] = set()
         self._numbers: frozenset[str] = frozenset()
         salts = self._shorthand.salts
-        fillable = set(used) - self._nullable if wants_all else salts.keys()
+        fillable = set(used) - set(labels) if wants_all else salts.keys()
         self._filling = Filling(settings.fill, fillable, self.stacks.values())
 
     @property

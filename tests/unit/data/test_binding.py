@@ -151,6 +151,17 @@ def test_with_the_whole_batch_all_columns_are_read() -> None:
     assert set(binder.assemble(make_batch())) == {*COLUMNS, "inputs", "x"}
 
 
+def test_what_only_the_users_code_sees_may_be_missing() -> None:
+    records = pa.record_batch({"age": [1], "item": pa.array([None], pa.int64()), "seen": [None]})
+    records = records.set_column(2, "seen", pa.array([None], pa.bool_()))
+    shape = Shape(tuple(records.schema.names))
+    batch = Binder(Binding(inputs=("age",)), lambda x: x, shape, whole_batch=True).read(records)
+    assert batch["age"].tolist() == [1]
+    for name in ("item", "seen"):
+        assert batch[name].dtype == torch.float64
+        assert batch[name].isnan().all()
+
+
 def test_members_of_a_stack_are_let_go_unless_they_are_used_otherwise() -> None:
     settings = Binding(inputs=("age", "item", "weight"), weight="weight", keys=("item",))
     binder = Binder(settings, lambda x: x, NAMED, expand=expand)

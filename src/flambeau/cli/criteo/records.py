@@ -9,7 +9,7 @@ from typing import Any, final
 
 from flambeau.checkpoint.durable import write_atomically
 from flambeau.cli.criteo.machine_memory import watched_memory
-from flambeau.errors import DataError
+from flambeau.errors import DataError, RunDirectoryError
 
 FILE = "criteo.json"
 #: The ways to train: from files of features, or from the logs themselves.
@@ -59,12 +59,16 @@ class Records:
             try:
                 yield found
                 found["done"] = True
+            except RunDirectoryError:
+                found.clear()  # the run was refused, so what is recorded of it is still true
+                raise
             finally:
-                found["seconds"] = spent + time.monotonic() - began
-                peaks = (memory.bytes or 0, 0 if before.get("done") else before.get("memory") or 0)
-                found["memory"] = max(peaks) or None
-                self._ways.setdefault(self._way, {})[stage] = found
-                self._write()
+                if found:
+                    found["seconds"] = spent + time.monotonic() - began
+                    earlier = 0 if before.get("done") else before.get("memory") or 0
+                    found["memory"] = max(memory.bytes or 0, earlier) or None
+                    self._ways.setdefault(self._way, {})[stage] = found
+                    self._write()
 
     def _write(self) -> None:
         if self._writes:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -16,7 +18,7 @@ from flambeau.cli.criteo.logs import Logs
 from flambeau.cli.criteo.records import PREPARED, RAW, Records, plain
 from flambeau.config import Cluster, FileData, Local
 from flambeau.config.job_file import JobFile
-from flambeau.errors import ConfigError
+from flambeau.errors import ConfigError, RunDirectoryError
 from flambeau.features.fitting import memory_bytes
 from flambeau.features.pipeline import Pipeline
 from flambeau.features.preparing.prepared import Prepared, open_prepared
@@ -147,7 +149,7 @@ class Stages:
             self._tell(f"train: done before, in {self._run.path}")
             return
         self._tell(f"train: {asked.model}, in {self._run.path}")
-        with self._records.stage("train", request) as found:
+        with self._records.stage("train", request) as found, _naming_out():
             result = run_file(job, Path.cwd())
             found |= {"rows": result.report["rows"]["applied"], "step": result.report["step"]}
             found |= {"metrics": result.metrics, "stopped_early": result.report["stopped_early"]}
@@ -295,6 +297,16 @@ class Stages:
     def _elsewhere(self) -> Cluster | None:
         cluster = self._job_cluster()
         return None if isinstance(cluster, Local) else cluster
+
+
+@contextmanager
+def _naming_out() -> Iterator[None]:
+    """Name the option of this command in errors about the run directory, which is below it."""
+    try:
+        yield
+    except RunDirectoryError as error:
+        text = re.sub(r"(another|new|check) run_dir\b", r"\1 --out", str(error))
+        raise RunDirectoryError(text) from None
 
 
 def _written(parts: Prepared) -> str:

@@ -52,5 +52,5 @@ def _cells(record: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _sizes(sizes: Mapping[str, int]) -> str:
-    each = ", ".join(f"{name} {size - 1:,}" for name, size in sizes.items())
-    return f"{sum(sizes.values()) - len(sizes):,} values ({each})"
+    each = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+    return f"{sum(sizes.values()):,} ids ({each})"
