@@ -188,15 +188,21 @@ def test_odd_rows_are_an_error_or_left_out(logs: Path, tmp_path: Path) -> None:
     lines = (logs / "day_0.tsv").read_text().splitlines()[:3000]
     bad = ["1\t2\t3", lines[0] + "\textra"]  # fields are missing; a tab too many
     (odd / "day_0").write_bytes("\r\n".join([*lines, *bad, ""]).encode())
-    (odd / "day_6").write_text((logs / "day_6.tsv").read_text())
+    test = (logs / "day_6.tsv").read_text().splitlines(keepends=True)
+    (odd / "day_6").write_text("".join(line for line in test if line[0] == "0"))
     out = tmp_path / "out"
     given = [*DAYS, "--train-days", "0-2", "--workers", "1"]
     assert "no file for days 1, 2" in criteo(odd, out, *given, code=2).stderr
     (odd / "day_2").write_bytes(b"")
     assert "day_2 is empty" in criteo(odd, out, *given, code=2).stderr
+    failed = criteo(odd, out, *DAYS, "--train-days", "0", "--workers", "1", code=2)
+    assert "line 3001: " in failed.stderr
+    assert "to leave out bad rows and count them: --on-bad-row skip)" in failed.stderr
     done = criteo(odd, out, *given, "--on-bad-row", "skip")
     assert "no file for days 1, 2" in done.stderr
+    assert "the newest: the rows to validate with have no AUC" in done.stderr
     assert records(out)["prepare"]["subsets"]["train"] == 3000
+    assert records(out)["predict"]["done"]
 
 
 def test_the_example(logs: Path, tmp_path: Path) -> None:

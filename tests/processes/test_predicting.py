@@ -20,7 +20,7 @@ from toy import QUIET, Net, SparseNet, make_clicks
 import flambeau as fb
 from flambeau.checkpoint import RunDirectory
 from flambeau.clusters.process_starter import FORK_SERVER_MODULE
-from flambeau.driver.parts import part_job
+from flambeau.driver.parts import run_parts
 from flambeau.driver.parts.predict import predict_run
 from flambeau.errors import ConfigError, DataError, WorkerLostError
 from flambeau.runs.prediction import PredictionOptions
@@ -150,7 +150,7 @@ def test_more_lost_processes_than_may_be_replaced_are_an_error(
     trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result, folder = trained
-    monkeypatch.setattr(part_job, "RESTARTS", 0)
+    monkeypatch.setattr(run_parts, "RESTARTS", 0)
 
     def on_rows(rows: int) -> None:
         for process in forked() if rows else ():
@@ -158,7 +158,7 @@ def test_more_lost_processes_than_may_be_replaced_are_an_error(
 
     run, data = RunDirectory(result.run_dir), str(folder / "clicks.parquet")
     options = PredictionOptions(workers=2, batch_size=1, part_rows=10)
-    with pytest.raises(WorkerLostError, match="SIGKILL; run the same command again to resume"):
+    with pytest.raises(WorkerLostError, match=r"SIGKILL\. Run the same command to resume\."):
         predict_run(run, read_settings(run), "latest", data, tmp_path / "scores", options, on_rows)
 
 

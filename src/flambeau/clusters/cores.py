@@ -18,6 +18,12 @@ def core_quota() -> int | None:
     return None if quota == "max" else max(1, math.ceil(int(quota) / int(period)))
 
 
+def all_cores() -> int:
+    """Return how many processes use all cores that this process may use."""
+    cores = len(usable_cores())
+    return min(cores, core_quota() or cores)
+
+
 def split_cores(cores: Sequence[int], workers: int) -> list[list[int]] | None:
     """A disjoint, contiguous set of cores for each worker; None if there are too few."""
     if workers > len(cores):

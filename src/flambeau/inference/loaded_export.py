@@ -45,7 +45,7 @@ class LoadedExport:
         self._parameters = [each.name for each in self.description.forward if not each.batch]
         self._pipeline: Pipeline | None = None
         if self.description.features is not None:
-            self._pipeline = load_pipeline(self.folder / FEATURES, trust=trust)
+            self._pipeline = _pipeline_in(self.folder / FEATURES, trust=trust)
         self._binders: dict[Any, tuple[Binder, Scorer]] = {}
         self._last: tuple[pa.Schema, tuple[Binder, Scorer]] | None = None
 
@@ -112,7 +112,7 @@ def bind(
     return binder, Scorer(model, description.loss, keys, transform)
 
 
-def load_pipeline(folder: Path, *, trust: bool) -> "Pipeline":
+def _pipeline_in(folder: Path, *, trust: bool) -> "Pipeline":
     """Return a pipeline of features; `trust` allows operations that run code."""
     from flambeau.features.pipeline import Pipeline  # loads Numba, which is rarely needed
 

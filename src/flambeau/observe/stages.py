@@ -4,32 +4,16 @@ A stage is done in pieces, perhaps by several processes. Its rows, if it has any
 they are read.
 """
 
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, final
 
 from flambeau.observe.event import Event, Observer
 
 #: Seconds between two reports of one stage.
 REPORT_SECONDS = 0.2
-
-
-def peak_memory() -> int:
-    """Return the largest resident memory that this process has had, in bytes.
-
-    (`getrusage` would count what its parent had when it was forked.)
-    """
-    try:
-        status = Path("/proc/self/status").read_text()
-    except OSError:  # not Linux
-        largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return largest if sys.platform == "darwin" else largest << 10
-    return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
 
 @final

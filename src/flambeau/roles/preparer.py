@@ -14,7 +14,7 @@ from flambeau.coordination.payloads import PieceDone, PreparerPayload
 from flambeau.errors import NotSharedError
 from flambeau.features.preparing.out_folder import writing_to
 from flambeau.features.preparing.preparation import Preparation, Step
-from flambeau.observe.stages import peak_memory
+from flambeau.observe.memory import peak_memory
 from flambeau.roles.part_loop import work_on_parts
 
 

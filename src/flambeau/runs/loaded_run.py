@@ -1,19 +1,21 @@
 """A loaded checkpoint of a run: its own model, and its tables, memory-mapped."""
 
 import threading
-from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import pyarrow as pa
 
 from flambeau.checkpoint import RunDirectory, parse_reference, resolve
 from flambeau.inference.export_description import Bound
 from flambeau.inference.given_rows import as_records
-from flambeau.inference.loaded_export import ROWS_AT_ONCE, bind, load_pipeline
-from flambeau.runs.open_data import FEATURES as FOLDER
+from flambeau.inference.loaded_export import ROWS_AT_ONCE, bind
+from flambeau.runs.open_data import fitted_pipeline
 from flambeau.runs.run_export import describe_run
 from flambeau.runs.stored_code import allow_code
 from flambeau.runs.trained_run import load_model, read_settings
+
+if TYPE_CHECKING:
+    from flambeau.features.pipeline import Pipeline
 
 
 @final
@@ -21,11 +23,10 @@ class LoadedRun:
     """Predictor of a run. Thread-safe, but calls run one after the other."""
 
     def __init__(
-        self, id: str, model: Any, description: Bound, features: Path | None = None
+        self, id: str, model: Any, description: Bound, pipeline: "Pipeline | None" = None
     ) -> None:
         self.id = id
-        self._model, self._description = model, description
-        self._pipeline = None if features is None else load_pipeline(features, trust=True)
+        self._model, self._description, self._pipeline = model, description, pipeline
         self._lock = threading.Lock()
 
     def predict(self, data: Any) -> pa.Table:
@@ -49,5 +50,5 @@ def open_loaded_run(reference: str, loaded: str | None, *, trust: bool) -> Loade
     if loaded is None:
         allow_code(run, settings, trust=trust)
     model = load_model(run, settings, checkpoint.name)
-    features = None if settings.features is None else run.code / FOLDER
-    return LoadedRun(checkpoint.name, model, describe_run(run, settings, model), features)
+    pipeline = None if settings.features is None else fitted_pipeline(run)
+    return LoadedRun(checkpoint.name, model, describe_run(run, settings, model), pipeline)

@@ -5,10 +5,9 @@ import os
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import nn
 
@@ -56,6 +55,9 @@ from flambeau.inference.given_rows import kind_of
 from flambeau.inference.shorthands import expand
 from flambeau.runs.field_names import check_field_names
 from flambeau.runs.open_model import LoadCode
+
+if TYPE_CHECKING:
+    from flambeau.features.pipeline import Pipeline
 
 #: Folder of a run's features pipeline, in the folder of its code.
 FEATURES = "features"
@@ -158,13 +160,11 @@ def as_raw_files(data: FileData, run: RunDirectory) -> FileData:
     return open_features.as_raw_files(data, run)
 
 
-def fitted_schema(run: RunDirectory) -> pa.Schema:
-    """Return the raw columns, with types, on which the features of a run were fitted."""
+def fitted_pipeline(run: RunDirectory) -> "Pipeline":
+    """Return the pipeline of a run, whose code the caller runs anyway."""
     from flambeau.runs.open_features import load_pipeline
 
-    schema = load_pipeline(run.code / FEATURES).schema_
-    assert schema is not None
-    return schema
+    return load_pipeline(run)
 
 
 def raw_kinds(run: RunDirectory, source: Source | None, binder: Binder) -> dict[str, str]:

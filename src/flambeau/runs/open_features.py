@@ -16,6 +16,7 @@ from flambeau.data.sources.frame_source import FrameSource
 from flambeau.errors import DataError
 from flambeau.features.pipeline import Pipeline
 from flambeau.features.raw_data import raw_files
+from flambeau.features.saved import FILE
 from flambeau.features.source_features import PipelineFeatures
 from flambeau.runs.open_data import FEATURES
 
@@ -32,7 +33,7 @@ def with_features(source: Source, run: RunDirectory, settings: JobSettings, data
             "features= are made of tables: files, data frames or dicts of columns, not of arrays "
             "without names, Datasets or DataLoaders"
         )
-    pipeline = load_pipeline(run.code / FEATURES)
+    pipeline = load_pipeline(run)
     _require_raw(source.schema, pipeline)
     if isinstance(source, StreamedSource):
         source, pipeline = pipeline.fused(source)
@@ -57,12 +58,18 @@ def as_raw_files(data: FileData, run: RunDirectory) -> FileData:
     """Return files as the run's pipeline reads them; prepared files are unchanged."""
     if prepared_by(data) is not None:
         return data
-    return raw_files(data, load_pipeline(run.code / FEATURES).format)
+    return raw_files(data, load_pipeline(run).format)
+
+
+def load_pipeline(run: RunDirectory) -> Pipeline:
+    """Return the pipeline of a run, whose code the caller runs anyway."""
+    folder = run.code / FEATURES
+    file = folder / FILE
+    return _loaded(folder, file.stat().st_mtime_ns if file.exists() else 0)
 
 
 @lru_cache(maxsize=4)
-def load_pipeline(folder: Path) -> Pipeline:
-    """Return the pipeline of a run, whose code the caller runs anyway."""
+def _loaded(folder: Path, written: int) -> Pipeline:
     return Pipeline.load(folder, trust=True)
 
 
@@ -71,7 +78,7 @@ def raw_schema(run: RunDirectory, source: Source | None, binder: Binder) -> pa.S
 
     `source` is the binder's source: raw data, or data that was prepared before.
     """
-    pipeline = load_pipeline(run.code / FEATURES)
+    pipeline = load_pipeline(run)
     assert pipeline.schema_ is not None
     if isinstance(source, StreamedSource | FrameSource) and source.features is not None:
         schema = source.raw_schema if isinstance(source, StreamedSource) else source.schema

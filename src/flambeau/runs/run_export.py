@@ -200,7 +200,7 @@ class _Example:
             return cls(None, train, settings)
         schema = schema_of_frame(train) if isinstance(train, FrameData) else None
         if isinstance(train, SpooledData) and settings.features is not None:
-            schema = open_data.fitted_schema(run)
+            schema = open_data.fitted_pipeline(run).schema_
         if schema is not None:
             rows = blank_rows(schema, EXAMPLE_ROWS[0], gaps=True)
             return cls(

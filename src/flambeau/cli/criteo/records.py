@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, final
 
 from flambeau.checkpoint.durable import write_atomically
-from flambeau.cli.criteo.machine_memory import watched_memory
 from flambeau.errors import DataError, RunDirectoryError
+from flambeau.observe.memory import watched_memory
 
 FILE = "criteo.json"
 #: The ways to train: from files of features, or from the logs themselves.

@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import Any, final
 
 import flambeau.features as ft
-from flambeau.checkpoint import RunDirectory, resolve
+from flambeau.checkpoint import RunDirectory, best, resolve
 from flambeau.checkpoint.durable import write_atomically
 from flambeau.cli.criteo.jobs import DENSE_BELOW, make_job, replicates
 from flambeau.cli.criteo.logs import Logs
 from flambeau.cli.criteo.records import PREPARED, RAW, Records, plain
 from flambeau.config import Cluster, FileData, Local
 from flambeau.config.job_file import JobFile
-from flambeau.errors import ConfigError, RunDirectoryError
+from flambeau.data.sources.text.row_faults import WAY_OUT
+from flambeau.errors import ConfigError, DataError, RunDirectoryError
 from flambeau.features.fitting import memory_bytes
 from flambeau.features.pipeline import Pipeline
 from flambeau.features.preparing.prepared import Prepared, open_prepared
 
 LINES = "flambeau.cli.criteo.iteration_lines:IterationLines"
+_WAY_OUT = "to leave out bad rows and count them: --on-bad-row skip"
 #: The stages in order.
 STAGES = ("prepare", "train", "evaluate", "predict")
 
@@ -80,12 +82,14 @@ class Stages:
 
     def do(self, stage: str) -> None:
         """Do one stage."""
-        {
+        stages = {
             "prepare": self._prepare,
             "train": self._train,
             "evaluate": self._evaluate,
             "predict": self._predict,
-        }[stage]()
+        }
+        with _naming_options():
+            stages[stage]()
 
     # Preparing
 
@@ -149,7 +153,7 @@ class Stages:
             self._tell(f"train: done before, in {self._run.path}")
             return
         self._tell(f"train: {asked.model}, in {self._run.path}")
-        with self._records.stage("train", request) as found, _naming_out():
+        with self._records.stage("train", request) as found:
             result = run_file(job, Path.cwd())
             found |= {"rows": result.report["rows"]["applied"], "step": result.report["step"]}
             found |= {"metrics": result.metrics, "stopped_early": result.report["stopped_early"]}
@@ -205,11 +209,18 @@ class Stages:
 
     def _parts(self) -> Prepared:
         try:
-            return open_prepared(self._asked.features)
+            parts = open_prepared(self._asked.features)
         except ValueError:
             raise ConfigError(
                 f"there are no features in {self._asked.features}: run --only prepare first"
             ) from None
+        if parts.valid is None or parts.test is None:
+            raise DataError(
+                f"{self._asked.features} has {parts.rows['valid']} rows to validate with and "
+                f"{parts.rows['test']} to test with, and at least one of each is needed: give logs "
+                "with more rows"
+            )
+        return parts
 
     def _features_id(self) -> Any:
         return self._records["prepare"].get("written") if self._asked.prepares else None
@@ -221,9 +232,14 @@ class Stages:
 
         out = self._asked.folder / "export"
         shutil.rmtree(out, ignore_errors=True)
-        best = resolve(self._run, "best").name
-        export_run(self._run, read_settings(self._run), best, out)
-        self._tell(f"export: {best}, the best by AUC, in {out}")
+        name = self._chosen()
+        export_run(self._run, read_settings(self._run), name, out)
+        why = "the newest: the rows to validate with have no AUC"
+        self._tell(f"export: {name}, {'the best by AUC' if best(self._run) else why}, in {out}")
+
+    def _chosen(self) -> str:
+        """Return the best checkpoint, or the newest if no metric was defined."""
+        return resolve(self._run, "best" if best(self._run) else "latest").name
 
     # Testing
 
@@ -278,7 +294,7 @@ class Stages:
         if not self._records["train"].get("done"):
             raise ConfigError(f"there is no trained model in {self._run.path}: run --only train")
         run, settings, _ = open_run(str(self._run.path))
-        return run, settings, resolve(run, "best").name
+        return run, settings, self._chosen()
 
     def _trained_id(self) -> Any:
         return self._records["train"].get("asked")
@@ -288,11 +304,11 @@ class Stages:
 
     def _processes(self) -> int | None:
         """Return how many processes evaluate on this machine: one for each core."""
-        from flambeau.kernels.cores import usable_cores
+        from flambeau.clusters.cores import all_cores
 
         if self._elsewhere() is not None:
             return None
-        return self._asked.workers or len(usable_cores())
+        return self._asked.workers or all_cores()
 
     def _elsewhere(self) -> Cluster | None:
         cluster = self._job_cluster()
@@ -300,13 +316,16 @@ class Stages:
 
 
 @contextmanager
-def _naming_out() -> Iterator[None]:
-    """Name the option of this command in errors about the run directory, which is below it."""
+def _naming_options() -> Iterator[None]:
+    """Name the options of this command in errors that name those of `fit` and of readers."""
     try:
         yield
-    except RunDirectoryError as error:
+    except (DataError, RunDirectoryError) as error:
         text = re.sub(r"(another|new|check) run_dir\b", r"\1 --out", str(error))
-        raise RunDirectoryError(text) from None
+        text = text.replace(WAY_OUT, _WAY_OUT)
+        if text == str(error):
+            raise
+        raise type(error)(text) from None
 
 
 def _written(parts: Prepared) -> str:

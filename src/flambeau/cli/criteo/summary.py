@@ -9,6 +9,7 @@ from rich.text import Text
 
 from flambeau.cli.criteo.records import PREPARED, RAW, Records
 from flambeau.cli.criteo.stages import STAGES
+from flambeau.observe.stage_display import shown_bytes
 
 TITLES = {PREPARED: "From prepared features", RAW: "From the logs, with hashed ids"}
 
@@ -47,7 +48,7 @@ def _cells(record: Mapping[str, Any]) -> Sequence[str]:
         "-" if seconds is None else f"{seconds:,.1f}",
         "-" if rows is None else f"{rows:,}",
         f"{rows / seconds:,.0f}" if rows and seconds else "-",
-        "-" if memory is None else f"{memory / (1 << 30):.2f} GiB",
+        "-" if memory is None else shown_bytes(memory),
     )
 
 

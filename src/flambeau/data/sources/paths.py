@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flambeau.data.sources.files import compression_of, size_of
+from flambeau.data.sources.files import compression_of, open_stream, size_of
 from flambeau.data.sources.listing import files_at
 from flambeau.data.sources.urls import is_url, local_path, shown
 from flambeau.errors import DataError
 
 Paths = str | Sequence[str]
+#: A compressed file without content has at most this many bytes: a header, perhaps with its name.
+_PACKED_NOTHING = 512
 
 
 def find_files(path: Paths, suffixes: Sequence[str] = (), *, skip_empty: bool = False) -> list[str]:
@@ -50,9 +52,10 @@ def _has_content(path: str, size: int | None) -> bool:
     """Return whether a file is not empty, and warn if it is empty."""
     if size is None:
         size = os.stat(path).st_size if os.path.exists(path) else None
-    if size == 0:
+    empty = size is not None and _is_empty(path, size)
+    if empty:
         warnings.warn(f"{shown(path)} is empty, and left out", stacklevel=3)
-    return size != 0
+    return not empty
 
 
 def require_content(path: str, size: int | None = None) -> None:
@@ -61,8 +64,16 @@ def require_content(path: str, size: int | None = None) -> None:
         size = size_of(path) if size is None else size
     except OSError as error:
         raise DataError(f"{path} cannot be opened: {error.strerror}{_looked_in(path)}") from error
-    if size == 0:
+    if _is_empty(path, size):
         raise DataError(f"{shown(path)} is empty (0 bytes)")
+
+
+def _is_empty(path: str, size: int) -> bool:
+    """Return whether a file has no content; a small compressed one is unpacked to find out."""
+    if size == 0 or size > _PACKED_NOTHING or compression_of(path) is None:
+        return size == 0
+    with reading(path, "a compressed file"), open_stream(path) as stream:
+        return not stream.read(1)
 
 
 def require_not_packed(paths: Sequence[str], kind: str) -> None:

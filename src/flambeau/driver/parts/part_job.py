@@ -8,23 +8,18 @@ from typing import Any, final
 import cloudpickle
 
 from flambeau.checkpoint import RunDirectory, lease
-from flambeau.clusters.cores import core_quota
+from flambeau.clusters.cores import all_cores
 from flambeau.config import Cluster, DatasetData, FileData, JobSettings, Local
 from flambeau.coordination.payloads import Part, PredictorPayload
 from flambeau.coordination.roles import Role
 from flambeau.data.data_kinds import as_files, is_paths
 from flambeau.data.source import Source, StreamedSource
 from flambeau.driver.control.starting_points import StartingPoints
-from flambeau.driver.launching import run_topology
 from flambeau.driver.parts.part_coordinator import OnPart, OnRows, PartCoordinator
-from flambeau.driver.run import finish
+from flambeau.driver.parts.run_parts import run_parts
 from flambeau.driver.topology import Topology, make_carrier
 from flambeau.errors import ConfigError
-from flambeau.kernels.cores import usable_cores
-from flambeau.observe import display
 
-#: How many lost processes are replaced if the run's own limit is lower: a part can be repeated.
-RESTARTS = 3
 #: How long a process in a lost one's place can still load the checkpoint.
 LEASE_SECONDS = 86_400.0
 
@@ -55,7 +50,7 @@ class PartJob:
             return 1
         if self.spreads:
             return asked or self.cluster.workers
-        return min(parts, asked or min(len(usable_cores()), core_quota() or len(usable_cores())))
+        return min(parts, asked or all_cores())
 
     def work(
         self,
@@ -63,13 +58,14 @@ class PartJob:
         workers: int,
         on_rows: OnRows = lambda rows: None,
         on_part: OnPart = lambda part, result: None,
-        ways_on: str = "",
+        *,
+        resumes: bool = False,
         **options: Any,
     ) -> None:
         """Have predictors work on all parts; `options` are those of `PredictorPayload`.
 
-        The part of a lost process is repeated by another one. `ways_on` is added to the error if
-        too many are lost.
+        The part of a lost process is repeated by another one. `resumes`: the same command continues
+        with what is missing, which an error then says.
         """
         numbers = [part.index for part in parts]
         cluster = self.cluster if self.spreads else Local(workers)
@@ -80,18 +76,9 @@ class PartJob:
             starts=StartingPoints(always=self.checkpoint.name),
             carrier=make_carrier(self.run, cluster, self.settings.checkpoints.keep),
         )
-        restarts = max(RESTARTS, self.settings.recovery.max_restarts)
-        recovery = self.settings.recovery.model_copy(update={"max_restarts": restarts})
-        payload = self._payload(parts, options)
-        observer = display("lines", every_seconds=5.0)
-        try:
-            with lease(self.checkpoint, LEASE_SECONDS):
-                outcome = run_topology(
-                    topology, cluster, observer, recovery, payload, graceful=False
-                )
-        finally:
-            observer.close()
-        finish(outcome, ways_on)
+        with lease(self.checkpoint, LEASE_SECONDS):
+            recovery = self.settings.recovery
+            run_parts(topology, cluster, self._payload(parts, options), recovery, resumes=resumes)
 
     @property
     def spreads(self) -> bool:

@@ -109,7 +109,7 @@ class FolderPrediction:
                     missing,
                     workers,
                     on_rows,
-                    ways_on="; run the same command again to resume",
+                    resumes=True,
                     batch_size=self.options.batch_size,
                     out=str(path.resolve()),
                 )

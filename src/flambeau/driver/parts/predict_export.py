@@ -7,25 +7,21 @@ from typing import Any, final
 
 import cloudpickle
 
-from flambeau.clusters.cores import core_quota
-from flambeau.config import Cluster, Local, Recovery
+from flambeau.clusters.cores import all_cores
+from flambeau.config import Cluster, Local
 from flambeau.coordination.payloads import ExportPayload
 from flambeau.coordination.roles import Role
 from flambeau.data.source import StreamedSource
 from flambeau.driver.elsewhere import is_elsewhere
-from flambeau.driver.launching import run_topology
 from flambeau.driver.parts.part_coordinator import OnRows, PartCoordinator
-from flambeau.driver.parts.part_job import RESTARTS
 from flambeau.driver.parts.predict import digest_of, shown_data
-from flambeau.driver.run import finish
+from flambeau.driver.parts.run_parts import run_parts
 from flambeau.driver.spmd import comparable, together
 from flambeau.driver.topology import Topology, cluster_of
 from flambeau.errors import ConfigError
 from flambeau.inference.parts import PART_ROWS
 from flambeau.inference.predictions_folder import PredictionsFolder
 from flambeau.inference.writing import is_folder, write_predictions
-from flambeau.kernels.cores import usable_cores
-from flambeau.observe import display
 from flambeau.runs.export_data import open_data_for
 from flambeau.runs.export_prediction import ExportPrediction
 from flambeau.runs.prediction import PredictionOptions, counted
@@ -105,8 +101,7 @@ class _Job:
     def _workers(self, cluster: Cluster, parts: int) -> int:
         if not isinstance(cluster, Local):
             return self.options.workers or cluster.workers
-        cores = len(usable_cores())
-        return min(parts, self.options.workers or min(cores, core_quota() or cores))
+        return min(parts, self.options.workers or all_cores())
 
     def _spread(
         self,
@@ -116,7 +111,7 @@ class _Job:
         on_rows: OnRows,
         cluster: Cluster,
     ) -> None:
-        """Have predictors work on parts; the part of a lost process is repeated by another one."""
+        """Have predictors work on parts."""
         numbers = [part.index for part in parts]
         coordinator = PartCoordinator(numbers, on_rows, lambda part, result: None)
         payload = ExportPayload(
@@ -127,16 +122,9 @@ class _Job:
             batch_size=self.options.batch_size,
             trust=self.trust,
         )
-        observer = display("lines", every_seconds=5.0)
-        try:
-            outcome = run_topology(
-                Topology(workers, Role.PREDICTOR, coordinator=coordinator),
-                Local(workers) if isinstance(cluster, Local) else cluster,
-                observer,
-                Recovery(max_restarts=RESTARTS),
-                payload,
-                graceful=False,
-            )
-        finally:
-            observer.close()
-        finish(outcome, "; run the same command again to resume")
+        run_parts(
+            Topology(workers, Role.PREDICTOR, coordinator=coordinator),
+            Local(workers) if isinstance(cluster, Local) else cluster,
+            payload,
+            resumes=True,
+        )

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flambeau.clusters.cores import core_quota
+from flambeau.clusters.cores import all_cores
 from flambeau.config import Cluster, FileData, Local, Observe
 from flambeau.data.data_kinds import is_paths
 from flambeau.driver.parts.prepare_steps import runner
@@ -19,7 +19,6 @@ from flambeau.features.preparing.out_folder import writing_to
 from flambeau.features.preparing.prepared import Prepared, prepare_folder
 from flambeau.features.raw_data import open_rows
 from flambeau.features.splits import Split
-from flambeau.kernels.cores import usable_cores
 from flambeau.observe import stage_display
 
 
@@ -57,11 +56,6 @@ def prepare(
             raise
         text = f"Stopped. Run the same call again to resume the preparation in {folder}."
         raise KeyboardInterrupt(text) from None
-
-
-def all_cores() -> int:
-    """Return how many processes use all cores of this machine."""
-    return core_quota() or len(usable_cores())
 
 
 def travels(data: Any) -> bool:

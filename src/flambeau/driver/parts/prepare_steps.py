@@ -9,18 +9,16 @@ from typing import final
 import cloudpickle
 import msgspec
 
-from flambeau.config import Cluster, Local, Recovery
+from flambeau.config import Cluster, Local
 from flambeau.coordination.payloads import PieceDone, PreparerPayload
 from flambeau.coordination.roles import Role
-from flambeau.driver.launching import run_topology
 from flambeau.driver.parts.part_coordinator import PartCoordinator
-from flambeau.driver.parts.part_job import RESTARTS
-from flambeau.driver.run import finish
+from flambeau.driver.parts.run_parts import run_parts
 from flambeau.driver.topology import Topology
 from flambeau.features.preparing.preparation import Preparation
 from flambeau.features.preparing.stage_runner import Progress, Runner, Todo
 from flambeau.observe import Observer
-from flambeau.observe.stages import peak_memory
+from flambeau.observe.memory import peak_memory
 
 
 def runner(cluster: Cluster, observer: Observer, *, travels: bool) -> Runner:
@@ -67,9 +65,7 @@ def _run_roles(
     topology = Topology(cluster.workers, Role.PREPARER, coordinator=coordinator)
     steps = [(each.step, each.pieces) for each in todo]
     payload = PreparerPayload(cloudpickle.dumps((job, steps)))
-    recovery = Recovery(max_restarts=RESTARTS)
-    outcome = run_topology(topology, cluster, observer, recovery, payload, graceful=False)
-    finish(outcome, ". Run the same command to resume.")
+    run_parts(topology, cluster, payload, observer=observer, resumes=True)
 
 
 def numbered(todo: Sequence[Todo]) -> list[list[int]]:

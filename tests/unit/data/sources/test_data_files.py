@@ -224,6 +224,18 @@ def test_an_empty_file_on_a_web_server(file_server):
         find_files(f"{file_server.url}/a.csv")
 
 
+@pytest.mark.parametrize("packed", [".gz", ".zst"])
+def test_a_packed_file_without_content_is_empty(tmp_path, packed):
+    full, empty = tmp_path / f"a.csv{packed}", tmp_path / f"b.csv{packed}"
+    full.write_bytes(PACKED[packed])
+    nothing = {".gz": gzip.compress(b""), ".zst": pa.compress(b"", codec="zstd", asbytes=True)}
+    empty.write_bytes(nothing[packed])
+    with pytest.raises(DataError, match=r"is empty \(0 bytes\)"):
+        find_files(str(tmp_path), ("",))
+    with pytest.warns(UserWarning, match="is empty, and left out"):
+        assert find_files(str(tmp_path), ("",), skip_empty=True) == [str(full)]
+
+
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(MissingDependencyError, match="pip install s3fs"):

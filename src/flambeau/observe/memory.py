@@ -1,6 +1,8 @@
-"""The memory of a command: that of its process and of all that it has started on this machine."""
+"""The largest memory of one process, or of a process and all that it has started."""
 
 import os
+import resource
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +13,25 @@ from typing import final
 EVERY = 0.5
 
 
+def peak_memory() -> int:
+    """Return the largest resident memory that this process has had, in bytes.
+
+    Pages that it shares with others count in full. (`getrusage` would count what its parent had
+    when it was forked.)
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:  # not Linux
+        largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return largest if sys.platform == "darwin" else largest << 10
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
+
 @final
 class PeakMemory:
     """The largest sum of memory of this process and its descendants that was seen, in bytes.
 
-    Memory that processes share counts once. None where the system does not say (only Linux does).
+    Pages that processes share count once. None where the system does not say (only Linux does).
     """
 
     def __init__(self) -> None:
