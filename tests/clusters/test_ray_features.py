@@ -15,7 +15,9 @@ from ray_nodes import Nodes
 
 import flambeau as fb
 import flambeau.features as ft
+from flambeau.data.generated import generate_clicks
 from flambeau.errors import ConfigError, DataError
+from flambeau.models import DLRM
 
 pytestmark = pytest.mark.usefixtures("joined")
 
@@ -67,6 +69,25 @@ def test_a_dataset_and_files_are_prepared_alike(two_rays: Nodes, tmp_path: Path)
     assert sum(map(len, (local["train"], local["valid"]))) == 600
     for name in data:
         assert prepared(tmp_path / name) == local, name
+
+
+CRITEO = """
+parts = ft.criteo(min_count=10).fit_transform(fb.files("day_*", format="criteo"),
+    split=ft.by_file(train="day_[0-3]", test="day_23"), out="prepared", cluster=fb.Ray(4), memory="4G")
+run = fb.fit(DLRM(), "day_[0-3]", "day_23", features=ft.criteo(), inputs={"ids": "C1:C26", "dense": "I1:I13"}, label="label")
+"""  # noqa: E501
+
+
+def test_the_example_of_criteo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word for word, on two nodes instead of four."""
+    monkeypatch.chdir(tmp_path)
+    generate_clicks(tmp_path / "clicks", rows=700, ids=50)
+    for day, name in enumerate((0, 1, 2, 3, 23)):
+        (tmp_path / "clicks" / f"day_{day}.tsv").rename(tmp_path / f"day_{name}")
+    names: dict[str, Any] = {"fb": fb, "ft": ft, "DLRM": DLRM}
+    exec(CRITEO.replace("fb.Ray(4)", "fb.Ray(2)"), names)
+    assert names["parts"].rows == {"train": 400, "valid": 0, "test": 100}
+    assert names["run"].metrics["loss"] < 1
 
 
 def test_a_dataset_is_trained_on_and_raw_rows_are_predicted(tmp_path: Path) -> None:

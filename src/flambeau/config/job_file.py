@@ -11,7 +11,7 @@ from flambeau.config.choices import ClusterChoice, InitFrom, StrategyChoice
 from flambeau.config.clusters import ClusterSettings, Local
 from flambeau.config.code import CodeRef
 from flambeau.config.job import Binding, JobSettings
-from flambeau.config.model_names import MODEL_NAMES
+from flambeau.config.model_names import FIELD_NAMES, MODEL_NAMES
 from flambeau.config.optimizer import OptimizerSpec
 from flambeau.config.options import (
     Checkpoints,
@@ -97,11 +97,17 @@ class JobFile(Binding):
         binding = {name: getattr(self, name) for name in Binding.model_fields}
         values |= {
             "model": self._model_ref(),
+            "loss": self._loss(),
             "binding": Binding(**binding),
             "strategy": self.strategy.chosen,
             "cluster": cluster or self.cluster.chosen.resolved(),
         }
         return JobSettings.parse(values, where)
+
+    def _loss(self) -> Any:
+        """Return the loss, which for our models over fields is the one of their `default_loss`."""
+        named = self.loss is not None or self.step is not None
+        return self.loss if named or self.model not in FIELD_NAMES else "bce"
 
     def _model_ref(self) -> CodeRef:
         if is_code(self.model):

@@ -72,6 +72,14 @@ def test_the_names_of_models_are_those_of_the_models() -> None:
     assert set(MODEL_NAMES) == set(MODELS)
 
 
+def test_models_over_fields_have_a_loss(write: Any) -> None:
+    job = "model: deepfm\nargs: {fields: 2, dense: 0}\ntrain: a.parquet\n"
+    assert load_job_file(write(job)).settings().loss == "bce"
+    assert load_job_file(write(job + "loss: mse\n")).settings().loss == "mse"
+    assert load_job_file(write(job + "step: steps:mine\n")).settings().loss is None
+    assert load_job_file(write(SMALL)).settings().loss is None
+
+
 def test_a_model_of_ours_is_built_by_name_on_the_worker(write: Any) -> None:
     job = load_job_file(write(SMALL + "args: {classes: 3}"))
     assert job.settings().model == CodeRef(

@@ -72,8 +72,11 @@ def _is_empty(path: str, size: int) -> bool:
     """Return whether a file has no content; a small compressed one is unpacked to find out."""
     if size == 0 or size > _PACKED_NOTHING or compression_of(path) is None:
         return size == 0
-    with reading(path, "a compressed file"), open_stream(path) as stream:
-        return not stream.read(1)
+    try:
+        with open_stream(path) as stream:
+            return not stream.read(1)
+    except (pa.ArrowException, OSError):
+        return False  # it is damaged, which its reader reports with the format
 
 
 def require_not_packed(paths: Sequence[str], kind: str) -> None:

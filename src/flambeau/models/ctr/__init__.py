@@ -1,8 +1,8 @@
 """Recommender models: ids and numbers in, logits out.
 
 Models over fields share one interface: `Model(fields=26, dense=13, embedding_dim=16, ...)`, and
-`forward(ids, dense)` returns logits [rows] for `loss="bce"`. `dense=0` is for rows without numbers.
-`table=` are further settings of the tables, by name.
+`forward(ids, dense)` returns logits [rows] for `loss="bce"`, their default. `dense=0` is for rows
+without numbers. `table=` are further settings of the tables, by name.
 """
 
 from collections.abc import Callable

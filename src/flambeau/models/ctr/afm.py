@@ -22,6 +22,8 @@ class AFM(nn.Module):
     applies to the weighted sum.
     """
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int = 26,

@@ -24,6 +24,8 @@ class AutoInt(nn.Module):
     added, which the paper calls AutoInt+; `hidden=()` omits it.
     """
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int = 26,

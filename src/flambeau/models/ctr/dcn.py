@@ -40,6 +40,8 @@ class VectorCross(nn.Module):
 class DCN(nn.Module):
     """w [cross(x_0), MLP(x_0)] + b with x_0 = [x_1 ... x_F, dense]."""
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int = 26,

@@ -49,6 +49,8 @@ class DCNv2(nn.Module):
     `structure="parallel"`: w [cross(x_0), MLP(x_0)] + b; `"stacked"`: w MLP(cross(x_0)) + b.
     """
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int = 26,

@@ -18,6 +18,8 @@ from flambeau.models.ctr.layers.table_settings import EMBEDDINGS, TableSettings,
 class DeepFM(nn.Module):
     """Linear part + sum_{i<j} <x_i, x_j> + MLP([x_1 ... x_F, dense]), on the same rows x."""
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int = 26,

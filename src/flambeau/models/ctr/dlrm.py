@@ -23,6 +23,8 @@ class DLRM(nn.Module):
     With `dense=0` there is no z.
     """
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int = 26,

@@ -18,6 +18,8 @@ class FFM(nn.Module):
     ids of one field are summed, without products among them.
     """
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int = 26,

@@ -65,6 +65,8 @@ class FinalMLP(nn.Module):
     item; without fields a gate is the same for all rows.
     """
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int = 26,

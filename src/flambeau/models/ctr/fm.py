@@ -21,6 +21,8 @@ class FM(nn.Module):
     files.
     """
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int | None = 26,

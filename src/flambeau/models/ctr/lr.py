@@ -18,6 +18,8 @@ class LR(nn.Module):
     files.
     """
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int | None = 26,

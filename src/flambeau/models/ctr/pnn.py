@@ -26,6 +26,8 @@ class PNN(nn.Module):
     of the outer products of all pairs (the paper's superposition); `"both"`.
     """
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int = 26,

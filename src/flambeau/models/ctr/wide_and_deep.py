@@ -20,6 +20,8 @@ class WideAndDeep(nn.Module):
     Crossed columns for the wide part are created by `crosses=` of the job, as further fields.
     """
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int = 26,

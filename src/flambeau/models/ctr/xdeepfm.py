@@ -65,6 +65,8 @@ def _first_layer(weight: Tensor, x: Tensor) -> Tensor:
 class XDeepFM(nn.Module):
     """Linear part + w CIN(x) + MLP([x_1 ... x_F, dense])."""
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int = 26,

@@ -29,6 +29,10 @@ def test_each_is_known_by_name() -> None:
     assert type(build("deepfm", fields=2, dense=0)).__name__ == "DeepFM"
 
 
+def test_their_loss_is_that_of_logits() -> None:
+    assert {kind.default_loss for kind in FIELD_MODELS.values()} == {"bce"}  # type: ignore[attr-defined]
+
+
 @every_model
 def test_a_missing_id_counts_as_zeros_and_several_are_summed(name: str) -> None:
     case = tiny(name)

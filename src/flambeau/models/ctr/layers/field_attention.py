@@ -22,6 +22,8 @@ class FieldAttention(nn.Module):
     `heads` must divide `embedding_dim`; each head has `embedding_dim / heads` numbers.
     """
 
+    default_loss = "bce"
+
     def __init__(
         self,
         fields: int = 26,
