@@ -1,6 +1,7 @@
 """The training jobs of `flambeau criteo`, as values of a job file."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,10 @@ _ONE: dict[str, dict[str, Any]] = {
     },
 }
 
+#: The rate at which Adam trains replicated fields. With that of the other weights they learn slower
+#: than rows of the table, whose Adagrad makes larger steps; see the guide for what was measured.
+_SMALL_FIELDS = {"*.dense.weight": {"lr": 0.02}}
+
 #: Fields with fewer values than this are replicated, if the sizes of the fields are known.
 DENSE_BELOW = 1000
 
@@ -62,13 +67,31 @@ def make_job(
     run_dir: Path,
     cluster: Mapping[str, Any],
     overrides: Sequence[str],
+    sizes: Mapping[str, int],
 ) -> JobFile:
-    """Return the job that trains a model; `features` say what it trains on, and replace keys."""
-    own = _ONE.get(model, {"model": model})
-    values: dict[str, Any] = {**_ALL, **own, "cluster": dict(cluster), "run_dir": str(run_dir)}
+    """Return the job that trains a model; `features` say what it trains on, and replace keys.
+
+    `sizes` are how many ids each field has, if that is known.
+    """
+    own = deepcopy(_ONE.get(model, {"model": model}))
+    values: dict[str, Any] = {
+        **deepcopy(_ALL),
+        **own,
+        "cluster": dict(cluster),
+        "run_dir": str(run_dir),
+    }
     values["args"] = {**_ALL["args"], **own.get("args", {}), **features.get("args", {})}
     values |= {key: value for key, value in features.items() if key != "args"}
     if any(text.partition("=")[0] == "run_dir" for text in overrides):
         raise ConfigError("run_dir: the run is in the folder of --out")
     override(values, overrides)
+    optimizer, small = values.get("optimizer"), small_fields(values.get("args") or {}, sizes)
+    if small and isinstance(optimizer, dict) and optimizer.get("name") == "adam":
+        values["optimizer"] = {"groups": _SMALL_FIELDS, **optimizer}
     return JobFile.parse(values)
+
+
+def small_fields(args: Mapping[str, Any], sizes: Mapping[str, int]) -> list[str]:
+    """Return the fields that a model with these arguments replicates."""
+    below = args.get("dense_below")
+    return [name for name, size in sizes.items() if isinstance(below, int) and size < below]

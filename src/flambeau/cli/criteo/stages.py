@@ -4,7 +4,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, final
 import flambeau.features as ft
 from flambeau.checkpoint import RunDirectory, best, resolve
 from flambeau.checkpoint.durable import write_atomically
-from flambeau.cli.criteo.jobs import DENSE_BELOW, make_job, replicates
+from flambeau.cli.criteo.jobs import DENSE_BELOW, make_job, replicates, small_fields
 from flambeau.cli.criteo.logs import Logs
 from flambeau.cli.criteo.records import PREPARED, RAW, Records, plain
 from flambeau.config import Cluster, FileData, Local
@@ -172,21 +172,26 @@ class Stages:
                 admission = {"kind": "min_count", "count": asked.min_count}
                 features["args"] = {"table": {"admission": admission}}
         features |= self._watching(self._records["prepare"].get("subsets", {}).get("train"))
-        job = self._make_job(features)
-        if asked.prepares and self._has_no_tables(job, parts):
-            job = self._make_job({**features, "strategy": {"all_reduce": {}}})
+        if not asked.prepares:
+            return self._make_job(features)
+        job = self._make_job(features, parts.sizes)
+        if self._has_no_tables(job, parts):
+            job = self._make_job({**features, "strategy": {"all_reduce": {}}}, parts.sizes)
         return job
 
     def _has_no_tables(self, job: JobFile, parts: Prepared) -> bool:
         """Return whether all fields are replicated, so that servers would have nothing to do."""
         if any(text.lstrip("~").startswith("strategy") for text in self._asked.overrides):
             return False
-        below = int(job.args.get("dense_below") or 0)
-        return bool(below and parts.sizes) and max(parts.sizes.values()) < below
+        small = small_fields(job.args, parts.sizes)
+        return bool(small) and len(small) == len(parts.sizes)
 
-    def _make_job(self, features: dict[str, Any]) -> JobFile:
+    def _make_job(
+        self, features: dict[str, Any], sizes: Mapping[str, int] | None = None
+    ) -> JobFile:
         asked = self._asked
-        return make_job(asked.model, features, self._run.path, asked.cluster, asked.overrides)
+        place, overrides = self._run.path, asked.overrides
+        return make_job(asked.model, features, place, asked.cluster, overrides, sizes or {})
 
     def _watching(self, rows: int | None) -> dict[str, Any]:
         """Return what the job is told of evaluations and lines; `rows` are those of an epoch."""
@@ -259,8 +264,8 @@ class Stages:
                 run, settings, checkpoint, data, names, self._processes(), self._elsewhere()
             )
             found |= {"rows": scores.rows, "metrics": scores.metrics}
-        text = json.dumps({"checkpoint": checkpoint, **found["metrics"]}, indent=1)
-        write_atomically(self._asked.folder / "evaluation.json", text.encode())
+            text = json.dumps({"checkpoint": checkpoint, **scores.metrics}, indent=1)
+            write_atomically(self._asked.folder / "evaluation.json", text.encode())
 
     def _predict(self) -> None:
         """Predict raw rows with the exported model."""
