@@ -186,16 +186,13 @@ def _settings(description: JobPackager, given: dict[str, Any]) -> JobSettings:
     columns = {name: given[name] for name in ("inputs", "label", "weight", "group", "fill")}
     columns |= {name: given[name] or {} for name in ("label_map", "hash", "crosses")}
     binding = Binding(**columns, keys=tuple(given["keys"]))
-    loss = given["loss"]
-    if loss is None and given["step"] is None:
-        loss = getattr(given["model"], "default_loss", None)
     values = {
         **{name: value for name, value in given.items() if name in JobSettings.model_fields},
         "binding": binding,
         "model": description.model(given["model"]),
         "train": description.data(given["train"], "train", binding),
         "valid": description.data(given["valid"], "valid", binding),
-        "loss": description.code(loss, "loss"),
+        "loss": description.loss(given["loss"], given["model"], given["step"]),
         "step": description.code(given["step"], "step"),
         "optimizer": description.optimizer(given["optimizer"]),
         "table_optimizer": description.optimizer(given["table_optimizer"]),

@@ -121,6 +121,12 @@ class JobPackager:
             )
         return self.packer.add(model, "model")
 
+    def loss(self, loss: Any, model: Any, step: Any) -> Any:
+        """Return the loss; without one, and without a step, the one that the model names."""
+        if loss is None and step is None:
+            loss = getattr(model, "default_loss", None)
+        return self.code(loss, "loss")
+
     def code(self, value: Any, name: str) -> Any:
         """Functions as references; names and settings as they are."""
         if value is None or isinstance(value, str | CodeRef | Settings):
