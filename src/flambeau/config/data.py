@@ -22,6 +22,7 @@ FILE_FORMATS = (
     "libfm",
     "libsvm",
     "parquet",
+    "svhn",
     "tsv",
 )
 #: Formats that only a name tells apart: any text might be any of them.

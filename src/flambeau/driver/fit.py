@@ -128,8 +128,8 @@ def fit(
 
     What to learn: `model` is an nn.Module, or a class or function that builds one on the workers.
     `train` and `valid` are `(x, y)` arrays or tensors, a dict of columns, a DataFrame (pandas,
-    Polars, Spark) or Arrow table, a Dataset, a path or glob (Parquet, CSV, Arrow, idx, CIFAR, image
-    folder), a DataLoader, or `f(shard) -> DataLoader`.
+    Polars, Spark) or Arrow table, a Dataset, a path or glob (Parquet, CSV, Arrow, idx, CIFAR, SVHN,
+    image folder), a DataLoader, or `f(shard) -> DataLoader`.
     `features` is an `ft.Pipeline` of raw columns, a features.yaml or the folder of a saved one. It
     is fitted on `train` unless it is already; runs and exports hold it.
     `inputs`, `label`, `weight`, `keys` and `group` say which columns go where; texts among the

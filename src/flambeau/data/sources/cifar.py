@@ -9,6 +9,7 @@ import torch
 
 from flambeau.data.batch import Batch, Column
 from flambeau.data.source import IndexedSource
+from flambeau.data.sources.image_parts import ImageParts
 from flambeau.data.sources.mapping import map_file
 from flambeau.data.sources.paths import Paths, find_files
 from flambeau.errors import DataError
@@ -34,10 +35,10 @@ class CifarSource(IndexedSource):
     def __init__(self, path: Paths, *, classes: int = 10, split: str = "train") -> None:
         self._arguments = (path, classes, split)
         files = find_files(_inside(path, classes, split))
-        self._parts = [_records(file, classes) for file in files]
-        self._starts = np.cumsum([0, *map(len, self._parts)])
+        parts = [_records(file, classes) for file in files]
+        self._images = ImageParts([part[:, -_PIXELS:].reshape(-1, *_SHAPE) for part in parts])
         self._labels = np.concatenate(
-            [_labels(part, file, classes) for part, file in zip(self._parts, files, strict=True)]
+            [_labels(part, file, classes) for part, file in zip(parts, files, strict=True)]
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -47,16 +48,8 @@ class CifarSource(IndexedSource):
         return len(self._labels)
 
     def take(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> Batch:
-        parts = {"image": self._take_images, "label": self._take_labels}
+        parts = {"image": self._images.take, "label": self._take_labels}
         return Batch({name: parts[name](rows) for name in columns or self.columns}, len(rows))
-
-    def _take_images(self, rows: np.ndarray) -> Column:
-        images = np.empty((len(rows), _PIXELS), np.uint8)
-        where = np.searchsorted(self._starts, rows, side="right") - 1
-        for number in np.unique(where):
-            chosen = where == number
-            images[chosen] = self._parts[number][rows[chosen] - self._starts[number], -_PIXELS:]
-        return torch.from_numpy(images.reshape(-1, *_SHAPE))
 
     def _take_labels(self, rows: np.ndarray) -> Column:
         return torch.from_numpy(self._labels[rows])

@@ -28,6 +28,7 @@ _SUFFIXES = {
 _NAMES = {
     r"(data_batch_.*|test_batch)\.bin": "cifar10",
     r"(train|test)\.bin": "cifar100",
+    r"(train|test|extra)_32x32\.mat": "svhn",
     r".*idx\d-\w+(\.gz)?": "idx",
 }
 _MAGIC = {

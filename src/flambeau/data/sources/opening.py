@@ -26,6 +26,7 @@ from flambeau.data.sources.image_folder import ImageFolderSource
 from flambeau.data.sources.parquet import ParquetSource
 from flambeau.data.sources.paths import Paths
 from flambeau.data.sources.row_share import share_of
+from flambeau.data.sources.svhn import SvhnSource
 from flambeau.data.sources.text.criteo import open_criteo
 from flambeau.data.sources.text.csv import CsvSource
 from flambeau.data.sources.text.dummy import open_dummy
@@ -54,9 +55,10 @@ _OF_PATHS: dict[str, Callable[..., Source]] = {
     "libfm": functools.partial(open_libsvm, first_id=0),
     "libsvm": open_libsvm,
     "parquet": ParquetSource,
+    "svhn": SvhnSource,
     "tsv": functools.partial(CsvSource, delimiter="\t"),
 }
-_ONLY_LOCAL = ("cifar10", "cifar100", "idx", "images")
+_ONLY_LOCAL = ("cifar10", "cifar100", "idx", "images", "svhn")
 
 
 def open_source(data: DataRef, load_code: Callable[[CodeRef], Any]) -> Source:
