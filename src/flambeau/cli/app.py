@@ -14,6 +14,7 @@ from flambeau.cli.export import export
 from flambeau.cli.failures import as_exit_codes
 from flambeau.cli.generate import generate
 from flambeau.cli.horovodrun import horovodrun
+from flambeau.cli.hosts.command import hosts
 from flambeau.cli.predict import predict
 from flambeau.cli.prepare import prepare
 from flambeau.cli.run import run
@@ -67,6 +68,7 @@ app.command()(predict)
 app.command()(export)
 app.command()(tables)
 app.add_typer(generate, name="generate")
+app.add_typer(hosts, name="hosts")
 app.command()(doctor)
 # The words of `angel make` look like options, and are its own.
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(

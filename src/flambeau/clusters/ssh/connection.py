@@ -122,13 +122,27 @@ def ask_all(
     return on_all(hosts, lambda host: ask(ssh, host, remote, seconds=seconds))
 
 
-def on_all(hosts: Iterable[str], work: Callable[[str], Result]) -> dict[str, Result]:
-    """Do something with all hosts at once, each in a thread; return the results by host."""
+def on_all(
+    hosts: Iterable[str],
+    work: Callable[[str], Result],
+    *,
+    on_interrupt: Callable[[], None] | None = None,
+) -> dict[str, Result]:
+    """Do something with all hosts at once, each in a thread; return the results by host.
+
+    `on_interrupt` ends what the threads wait for, if something such as Ctrl-C ends this call.
+    """
     names = list(dict.fromkeys(hosts))
     if not names:
         return {}
     with ThreadPoolExecutor(min(len(names), AT_ONCE), "flambeau-ssh") as threads:
-        return dict(zip(names, threads.map(work, names), strict=True))
+        try:
+            return dict(zip(names, threads.map(work, names), strict=True))
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            if on_interrupt is not None:
+                on_interrupt()
+            raise
 
 
 def hanging(ssh: SshProgram, host: str, seconds: float) -> Problem:

@@ -9,7 +9,7 @@ from enum import Enum
 from flambeau.config.plural import number_of
 
 #: ssh's own exit code for what went wrong before the command ran.
-_SSH_FAILED = 255
+SSH_FAILED = 255
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 
 
@@ -159,7 +159,7 @@ def explain(host: str, ssh: str, code: int, errors: str) -> Problem | None:
 
     `ssh` is the program as the user would type it, `errors` what it has written.
     """
-    if code == _SSH_FAILED:
+    if code == SSH_FAILED:
         return _of_ssh(host, ssh, errors)
     if code in (_NOT_FOUND, _NOT_EXECUTABLE):
         return Problem(
