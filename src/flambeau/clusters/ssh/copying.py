@@ -193,8 +193,10 @@ class Copier:
         if known is not None and known.kind is not ProblemKind.OTHER:
             return known
         first = next((line.strip() for line in errors.splitlines() if line.strip()), "no reason")
-        text = f"nothing more can be copied to {self.target}: {first}"
-        return self._problem(host, text, f"df -h {shlex.quote(self.target)}", "and ls -ld")
+        text = f"files cannot be copied to {self.target}: {first}"
+        command = f"ls -ld {shlex.quote(self.target)}"
+        advice = "see whether you may write there; df -h shows whether there is room"
+        return self._problem(host, text, command, advice)
 
     def _problem(self, host: str, text: str, command: str, advice: str) -> Problem:
         run = f"{self.ssh.shown} {shlex.quote(host)} {shlex.quote(command)}"

@@ -67,7 +67,7 @@ def make_plan(
     """
     source = folder.expanduser().resolve()
     if not source.is_dir():
-        raise DataError(f"{source} is no folder; give the folder of your project")
+        raise DataError(f"{source} is not a folder; give the folder of your project")
     target = str(source) if to is None else to.rstrip("/") or "/"
     if not target.strip("/.") or target.startswith(("~", "-")):
         raise ConfigError(
