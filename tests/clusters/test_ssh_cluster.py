@@ -232,3 +232,24 @@ def test_a_script_runs_on_the_hosts_of_a_file(hosts: SshHosts, tmp_path: Path) -
     for rank, address in enumerate(("127.0.0.2", "127.0.0.3")):
         assert f"{rank} 127.0.0.1 " in shown
         assert f" {address} {hosts.port}" in shown
+
+
+def test_horovodrun_starts_ranks_on_hosts(hosts: SshHosts, tmp_path: Path) -> None:
+    (tmp_path / "sum.py").write_text(
+        "import os, torch, horovod.torch as hvd\nhvd.init()\n"
+        "print(hvd.rank(), hvd.allreduce(torch.tensor(hvd.rank() + 1.0), op=hvd.Sum).item(),"
+        " os.environ['HOROVOD_CACHE_CAPACITY'], os.environ['SSH_CONNECTION'])\n"
+    )
+    words = [sys.executable, "-m", "flambeau", "horovodrun", "-np", "2", "-H", "node1:1,node2:2"]
+    done = subprocess.run(
+        [*words, "--cache-capacity", "99", "python", "sum.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": hosts.add_program(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout + done.stderr
+    for rank, address in enumerate(("127.0.0.2", "127.0.0.3")):
+        assert f"{rank} 3.0 99 127.0.0.1 " in shown
+        assert f" {address} {hosts.port}" in shown

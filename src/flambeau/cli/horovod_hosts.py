@@ -1,52 +1,41 @@
 """Hosts as horovodrun takes them: `-H host1:2,host2:2`, or a file of lines `host1 slots=2`."""
 
-import re
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flambeau.errors import ConfigError
+if TYPE_CHECKING:
+    from flambeau.config import Cluster
 
 
-def local_slots(hosts: str | None, hostfile: Path | None, needed: int = 0) -> int:
-    """Return how many processes the hosts take, which are this machine; 0 if none are given."""
+def cluster_for(
+    hosts: str | None,
+    hostfile: Path | None,
+    processes: int | None,
+    ssh: Sequence[str],
+    environment: Mapping[str, str],
+) -> "Cluster":
+    """Return where processes run: here, if no other host is given, or on hosts by ssh.
+
+    `ssh` is the program with its options, and `environment` what hosts get of this process's.
+    """
+    from flambeau.config import Local, Ssh
+    from flambeau.config.host_file import read_hosts
+    from flambeau.errors import ConfigError
+
     if hosts is not None and hostfile is not None:
         raise ConfigError("give -H or --hostfile, not both")
-    slots = _of_file(hostfile) if hostfile is not None else _of_words(hosts or "")
-    own = {"localhost", "127.0.0.1", socket.gethostname(), socket.getfqdn()}
-    elsewhere = sorted(set(slots) - own)
-    if elsewhere:
-        raise ConfigError(
-            f"horovodrun starts processes on this machine, not on {', '.join(elsewhere)}. Start "
-            "them with srun, mpirun or torchrun: mpirun -H host1:2,host2:2 flambeau run --alias "
-            "horovod SCRIPT.py"
-        )
-    total = sum(slots.values())
-    if total and total < needed:
-        raise ConfigError(f"-np {needed}: the hosts have {total} slots; give them more")
-    return total
-
-
-def _of_words(text: str) -> dict[str, int]:
-    found = {}
-    for word in filter(None, text.split(",")):
-        host, _, slots = word.partition(":")
-        if slots and not slots.isdecimal():
-            raise ConfigError(f"-H {text}: {word!r} is not HOST:SLOTS")
-        found[host] = int(slots or 1)
-    return found
-
-
-def _of_file(path: Path) -> dict[str, int]:
-    found = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError(f"--hostfile {path}: {error}") from None
-    for number, line in enumerate(lines, 1):
-        text = line.partition("#")[0].strip()
-        match = re.fullmatch(r"(\S+?)(?::(\d+)|\s+slots\s*=\s*(\d+))?", text)
-        if text and match is None:
-            raise ConfigError(f"{path}, line {number}: {text!r} is not 'HOST slots=N'")
-        if match is not None:
-            found[match[1]] = int(match[2] or match[3] or 1)
-    return found
+    given = hostfile if hosts is None else list(filter(None, hosts.split(",")))
+    if given is None:
+        return Local(processes or 1)
+    found = read_hosts(given)
+    slots = sum(host.slots or 1 for host in found)
+    count = processes or slots
+    if count > slots:
+        raise ConfigError(f"-np {count}: the hosts have {slots} slots; give them more")
+    here = {"localhost", "127.0.0.1", socket.gethostname(), socket.getfqdn()}
+    if all(host.name in here for host in found):
+        return Local(count)
+    lines = [f"{host.name} slots={host.slots or 1}" for host in found]
+    return Ssh(lines, workers=count, ssh=tuple(ssh), environment=dict(environment))

@@ -16,11 +16,20 @@ def horovodrun(
     ] = None,
     hosts: Annotated[
         str | None,
-        typer.Option("-H", "--hosts", metavar="HOST:SLOTS,...", help="Hosts: this one only."),
+        typer.Option(
+            "-H", "--hosts", metavar="HOST:SLOTS,...", help="Hosts; others are reached by ssh."
+        ),
     ] = None,
     hostfile: Annotated[
         Path | None,
         typer.Option("--hostfile", "-hostfile", help="Lines of a host and its slots: HOST slots=N"),
+    ] = None,
+    ssh_port: Annotated[
+        int | None, typer.Option("-p", "--ssh-port", min=1, help="The port of ssh on all hosts.")
+    ] = None,
+    ssh_key: Annotated[
+        Path | None,
+        typer.Option("-i", "--ssh-identity-file", help="The private key for ssh."),
     ] = None,
     timeline: Annotated[
         Path | None,
@@ -53,17 +62,17 @@ def horovodrun(
     gloo: Annotated[bool, typer.Option("--gloo", help="The default.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Has no effect.")] = False,
 ) -> None:
-    """Run a script written for Horovod on several processes of this machine.
+    """Run a script written for Horovod on several processes, here or on hosts.
 
-    As flambeau run -n 4 --alias horovod SCRIPT.py. For other machines start the processes with
-    srun, mpirun or torchrun: mpirun -n 8 flambeau run --alias horovod SCRIPT.py.
+    As flambeau run -n 4 --alias horovod SCRIPT.py. Other hosts are reached by ssh, and need the
+    same Python and Flambeau at the same path. Launchers can start the processes, too: mpirun -n 8
+    flambeau run --alias horovod SCRIPT.py.
     """
-    from flambeau.cli.horovod_hosts import local_slots
-    from flambeau.cli.run import run
+    from flambeau.cli.horovod_hosts import cluster_for
+    from flambeau.coordination.payloads import ScriptPayload
+    from flambeau.driver.run import run_script
 
-    count = processes or local_slots(hosts, hostfile) or 1
-    local_slots(hosts, hostfile, needed=count)
-    _set_variables(
+    variables = _set_variables(
         {
             "HOROVOD_TIMELINE": timeline and timeline.resolve(),
             "HOROVOD_FUSION_THRESHOLD": None if fusion_mb is None else fusion_mb << 20,
@@ -73,17 +82,27 @@ def horovodrun(
             "HOROVOD_START_TIMEOUT": start_timeout,
         }
     )
-    words = _without_python(command)
-    module = words[0] == "-m"
-    program, *arguments = words[1:] if module else words
-    run(program, arguments, module=module, processes=count, logs=logs, alias=["horovod"])
+    ssh = ["ssh"]
+    if ssh_port is not None:
+        ssh += ["-p", str(ssh_port)]
+    if ssh_key is not None:
+        ssh += ["-i", str(ssh_key.resolve())]
+    where = cluster_for(hosts, hostfile, processes, ssh, variables)
+    payload = ScriptPayload(
+        "flambeau.compat.aliased_program", ["horovod", *_without_python(command)], "module"
+    )
+    raise typer.Exit(run_script(payload, where, logs=logs))
 
 
-def _set_variables(values: dict[str, object]) -> None:
-    """Set what the ranks, which inherit it, read as Horovod's settings."""
+def _set_variables(values: dict[str, object]) -> dict[str, str]:
+    """Set what the ranks read as Horovod's settings, and return all of these variables.
+
+    Ranks of this machine inherit them.
+    """
     import os
 
     os.environ.update({name: str(value) for name, value in values.items() if value is not None})
+    return {name: value for name, value in os.environ.items() if name.startswith("HOROVOD_")}
 
 
 def _without_python(command: list[str]) -> list[str]:

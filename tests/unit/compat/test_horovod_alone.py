@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+import flambeau as fb
 import flambeau.compat.horovod as hvd
-from flambeau.cli.horovod_hosts import local_slots
+from flambeau.cli.horovod_hosts import cluster_for
 from flambeau.compat.horovod.engine.environment import horovod_settings, own_ranks
 from flambeau.compat.horovod.execution.scaling import divide, scale
 from flambeau.errors import ConfigError
@@ -89,14 +91,26 @@ def test_horovods_launcher_gives_local_ranks(monkeypatch: pytest.MonkeyPatch) ->
     assert own_ranks() == {"local_rank": 1}
 
 
+def hosts(given: str | None, file: Path | None = None, processes: int | None = None) -> Any:
+    return cluster_for(given, file, processes, ["ssh", "-p", "23"], {"HOROVOD_TIMELINE": "t"})
+
+
 def test_hosts_of_horovodrun(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("# ours\nlocalhost slots=3\n127.0.0.1:2\n")
-    assert local_slots(None, file) == 5
-    assert local_slots("localhost:2", None, needed=2) == 2
-    with pytest.raises(ConfigError, match="2 slots"):
-        local_slots("localhost:2", None, needed=3)
-    with pytest.raises(ConfigError, match="not on far1, far2"):
-        local_slots("far2:2,far1:2", None)
-    with pytest.raises(ConfigError, match="HOST:SLOTS"):
-        local_slots("localhost:x", None)
+    assert hosts(None) == fb.Local(1)
+    assert hosts(None, processes=4) == fb.Local(4)
+    assert hosts(None, file) == fb.Local(5)
+    assert hosts("localhost:3", processes=2) == fb.Local(2)
+    assert hosts("far1:2,far2", processes=3) == fb.Ssh(
+        ["far1 slots=2", "far2 slots=1"],
+        workers=3,
+        ssh=("ssh", "-p", "23"),
+        environment={"HOROVOD_TIMELINE": "t"},
+    )
+    with pytest.raises(ConfigError, match="-np 3: the hosts have 2 slots"):
+        hosts("localhost:2", processes=3)
+    with pytest.raises(ConfigError, match="not both"):
+        hosts("localhost", file)
+    with pytest.raises(ConfigError, match="localhost:x"):
+        hosts("localhost:x")
