@@ -1,5 +1,6 @@
 """Horovod's interface among real ranks: many checks in each group, as starting ranks takes long."""
 
+import json
 import os
 import re
 import signal
@@ -95,6 +96,7 @@ def test_a_script_of_horovods_runs_unchanged(command: list[str], tmp_path: Path)
     done = subprocess.run(
         [sys.executable, "-m", "flambeau", *command],
         cwd=tmp_path,
+        env={**os.environ, "HOROVOD_TIMELINE": "timeline.json"},
         capture_output=True,
         text=True,
         timeout=200,
@@ -104,6 +106,9 @@ def test_a_script_of_horovods_runs_unchanged(command: list[str], tmp_path: Path)
     assert shown is not None, done.stdout + done.stderr
     assert float(shown[1]) > 0.85
     assert "Warning" not in done.stdout + done.stderr
+    # The script ends without hvd.shutdown().
+    events = json.loads((tmp_path / "timeline.json").read_text())
+    assert any(each.get("args") == {"name": "broadcast.parameters.fc1.bias"} for each in events)
 
 
 def _sum_of_ranks() -> float:

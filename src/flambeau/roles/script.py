@@ -1,5 +1,6 @@
 """The role behind `flambeau run`: a user's script, as if a launcher had started it."""
 
+import atexit
 import os
 import signal
 import socket
@@ -47,10 +48,24 @@ def run_script(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, An
         if given.kind == "program":
             _run_other(given.program, given.arguments)
         else:
-            run_program(given.program, given.arguments, module=given.kind == "module")
+            _run_python(given)
     finally:
         del store
     return {}
+
+
+def _run_python(given: ScriptPayload) -> None:
+    """Run a Python program, and at its end what libraries have registered for it.
+
+    A failure is reported first: what libraries do then makes other processes fail, too.
+    """
+    try:
+        run_program(given.program, given.arguments, module=given.kind == "module")
+    except SystemExit as end:
+        if not end.code:
+            atexit._run_exitfuncs()
+        raise
+    atexit._run_exitfuncs()
 
 
 def _run_other(program: str, arguments: list[str]) -> None:
