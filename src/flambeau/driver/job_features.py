@@ -20,10 +20,9 @@ from flambeau.driver.fit_features import fit_files
 from flambeau.errors import ConfigError, DataError
 from flambeau.features.criteo import criteo
 from flambeau.features.features_file import is_features_file, load_features_file
-from flambeau.features.fit_folder import IDENTITY
 from flambeau.features.fitting import MEMORY
 from flambeau.features.pipeline import Pipeline
-from flambeau.features.preparing.prepared import PIPELINE, identity_of
+from flambeau.features.preparing.prepared import IDENTITY, PIPELINE, identity_of
 from flambeau.features.raw_data import open_rows, raw_files
 from flambeau.runs.open_data import FEATURES
 

@@ -14,11 +14,9 @@ from flambeau.features.fitting import QUIET_SECONDS
 from flambeau.features.fused_reading import fuse
 from flambeau.features.operation import Operation, State
 from flambeau.features.preparing.preparation import Preparation
-from flambeau.features.preparing.prepared import PART_ROWS, identity_of
+from flambeau.features.preparing.prepared import IDENTITY, PART_ROWS, identity_of
 from flambeau.features.preparing.stage_runner import Runner, run_steps
 from flambeau.observe import Observer
-
-IDENTITY = "identity.json"
 
 
 def fit_in_folder(

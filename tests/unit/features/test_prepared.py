@@ -1,8 +1,13 @@
 """Prepared folders: what they hold, and what of them is used again."""
 
+import contextlib
+import itertools
 import json
-from collections.abc import Sequence
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -146,6 +151,45 @@ def test_other_data_starts_anew(files: str, tmp_path: Path) -> None:
     pq.write_table(pq.read_table(first).slice(0, 150), first, row_group_size=100)
     with pytest.warns(UserWarning, match="prepared anew: data changed"):
         assert sum(prepare(files, tmp_path / "out").rows.values()) == 550
+
+
+@pytest.mark.parametrize("before", [None, OPERATIONS])
+def test_a_kill_between_any_two_changes_of_files_is_no_obstacle(
+    before: Sequence[Operation] | None, files: str, tmp_path: Path
+) -> None:
+    """It begins in a new folder, or in one whose features are to be replaced."""
+    other = [ft.Categorify("user")]
+    prepare(files, tmp_path / "whole", operations=other)
+    for most in itertools.count():
+        out = tmp_path / str(most)
+        if before is not None:
+            prepare(files, out, operations=before)
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            left = iter(range(most))
+            for module, name in ((prepared, "write_atomically"), (shutil, "rmtree")):
+                patch.setattr(module, name, stopping(getattr(module, name), left))
+            with contextlib.suppress(InterruptedError):
+                prepare(files, out, operations=other)
+            if next(left, None) is not None:
+                break
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            prepare(files, out, operations=other)
+        assert contents(out) == contents(tmp_path / "whole")
+        assert not (out / prepared.WORK).exists()
+    assert most > 2
+
+
+def stopping(change: Callable[..., None], left: Iterator[int]) -> Callable[..., None]:
+    """Return a change of files that fails as if the process were killed, once none are left."""
+
+    def changed(*args: Any, **options: Any) -> None:
+        if next(left, None) is None:
+            raise InterruptedError
+        change(*args, **options)
+
+    return changed
 
 
 def test_a_folder_with_other_files_is_left_alone(files: str, tmp_path: Path) -> None:

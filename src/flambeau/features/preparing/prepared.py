@@ -53,6 +53,8 @@ PIPELINE = "pipeline"
 #: The file that says what a preparation took.
 TAKEN = "preparation.json"
 WORK = ".flambeau-work"
+#: In the folder of the work: what it is for.
+IDENTITY = "identity.json"
 ROWS = ".flambeau-rows"
 #: Rows that become one file, if shards are not larger.
 PART_ROWS = 1 << 18
@@ -129,6 +131,7 @@ def prepare_folder(
     work = out / WORK
     _begin(out, identity)
     if (out / PREPARED).exists():
+        shutil.rmtree(work, ignore_errors=True)  # what a call that was killed has left
         return open_prepared(out)
     shards = source.shards()
     reading, done = (source, 0) if split is not None and split.reads else fuse(source, operations)
@@ -234,39 +237,53 @@ def _record(values: dict[str, Any]) -> StageRecord:
 
 
 def _begin(out: Path, identity: dict[str, Any]) -> None:
-    """Make the folder ready: keep what belongs to this preparation, remove what does not."""
-    asked = out / WORK / "identity.json"
+    """Make the folder ready: keep what belongs to this preparation, remove what does not.
+
+    It may be killed anywhere. What belongs to no preparation is removed by the next call.
+    """
+    asked = out / WORK / IDENTITY
     for path in (out / PREPARED, asked):
         if path.exists():
-            found = json.loads(path.read_bytes())
-            if found.get("identity") == identity:
+            found = json.loads(path.read_bytes())["identity"]
+            if found == identity:
                 return
-            changed = [name for name in identity if found["identity"].get(name) != identity[name]]
             _clear(out)
-            text = f"{out} is prepared anew: {' and '.join(changed)} changed"
-            warnings.warn(text, stacklevel=2)
+            if found:
+                changed = [name for name in identity if found.get(name) != identity[name]]
+                text = f"{out} is prepared anew: {' and '.join(changed)} changed"
+                warnings.warn(text, stacklevel=2)
             break
     else:
         require_own(out)
-    (out / WORK).mkdir(parents=True)
+        (out / WORK).mkdir(parents=True, exist_ok=True)
     write_atomically(asked, json.dumps({"identity": identity}).encode())
 
 
 def require_own(out: Path) -> None:
     """Raise an error if a folder has files that no preparation has written."""
-    if (out / PREPARED).exists() or (out / WORK / "identity.json").exists() or not out.exists():
+    if (out / PREPARED).exists() or (out / WORK / IDENTITY).exists() or not out.exists():
         return
-    if any(path.name != ROWS for path in out.iterdir()):
+    # A preparation that was killed as it began leaves no more than these.
+    if any(path.name not in (ROWS, WORK) for path in out.iterdir()):
         raise DataError(
             f"{out} has files that are no prepared features; give another folder as out="
         )
 
 
 def _clear(out: Path) -> None:
+    """Remove all but the mark of a folder of preparations, which then belongs to none of them."""
+    work = out / WORK
+    work.mkdir(exist_ok=True)
+    write_atomically(work / IDENTITY, json.dumps({"identity": {}}).encode())
     for name in (PREPARED, TAKEN):
         (out / name).unlink(missing_ok=True)
-    for name in (*SUBSETS, PIPELINE, WORK):
+    for name in (*SUBSETS, PIPELINE):
         shutil.rmtree(out / name, ignore_errors=True)
+    for path in work.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != IDENTITY:
+            path.unlink()
 
 
 def identity_of(
