@@ -112,7 +112,7 @@ class SimulatedAgent:
         host = self.job.hosts.get(self.number, f"host-{self.number}")
         self.say(AgentJoined(self.number, host, host, [0, 1], True, self.incarnation))
         if self.job.cluster.brings_rows:
-            self.say(Spooled(self.number, {"train": self.job.rows_of(self)}, 10))
+            self.say(self.job.rows_of(self))
 
     def hear(self, message: Messages) -> None:
         if not self.alive or self.frozen:
@@ -322,9 +322,9 @@ class SimulatedJob(Observer):
         self.agents.append(agent)
         self.after(self.join_seconds.get(number, JOIN_SECONDS), agent.join)
 
-    def rows_of(self, agent: SimulatedAgent) -> list[int]:
+    def rows_of(self, agent: SimulatedAgent) -> Spooled:
         """The rows that an agent brings."""
-        return [10 + agent.number]
+        return Spooled(agent.number, {"train": [10 + agent.number]}, 10)
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         self._later.append((self.now + seconds, action))

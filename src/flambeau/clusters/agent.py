@@ -198,7 +198,9 @@ class Agent:
         fds = (*self._launch.fds, *spool.descriptors.values())
         self._launch = replace(self._launch, fds=fds)
         self._starter = make_starter(self._launch)
-        self._client.send(Spooled(self._agent, spool.rows, spool.size, spool.nulls))
+        self._client.send(
+            Spooled(self._agent, spool.rows, spool.size, spool.nulls, spool.checksums)
+        )
 
     def _open_outputs(self) -> dict[int, tuple[RunningRole, OutputLines]]:
         return {
@@ -248,7 +250,7 @@ class Agent:
             self._mirror.forget(message.checkpoints)
 
     def _start(self, message: StartRoles) -> None:
-        site = replace(self._site, spools=message.spools, spooling=message.spooling)
+        site = replace(self._site, spools=message.spools, frames_digest=message.frames_digest)
         for spec in message.roles:
             cores, threads = self._cores_for(spec)
             role = RunningRole(self._launch, site, spec, cores, threads, self._starter)

@@ -1,21 +1,34 @@
 """Rows that an engine hands over once, in files that are read as often as the training needs."""
 
+import io
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
-from typing import final
+from typing import Any, final
 
 import pyarrow as pa
 
 from flambeau.errors import DataError
 
 
+class _ChecksummedWriter(io.BufferedWriter):
+    """Writer with the checksum of what it has written."""
+
+    checksum = 0
+
+    def write(self, data: Any, /) -> int:
+        self.checksum = zlib.crc32(data, self.checksum)
+        return super().write(data)
+
+
 @final
 class Spool(AbstractContextManager["Spool"]):
     """A file for each frame, of the Arrow batches that came.
 
-    The files have no name: processes that are given their descriptors can read them, and nothing
+    `checksums` has one for each file: equal rows in equal batches have equal ones. The files have
+    no name: processes that are given their descriptors can read them, and nothing
     is left when the last of these has ended, however it did.
     """
 
@@ -23,6 +36,7 @@ class Spool(AbstractContextManager["Spool"]):
         self._directory = directory
         self.rows: dict[str, list[int]] = {name: [] for name in frames}
         self.nulls: dict[str, dict[str, int]] = {name: {} for name in frames}
+        self.checksums: dict[str, int] = dict.fromkeys(frames, 0)
         self.descriptors: dict[str, int] = {}
 
     def __exit__(self, *error: object) -> None:
@@ -38,17 +52,20 @@ class Spool(AbstractContextManager["Spool"]):
     def fill(self, parts: Iterator[tuple[str, pa.RecordBatch]]) -> None:
         """Write rows of frames, each with its name; only one batch is in memory at a time."""
         try:
+            files: dict[str, _ChecksummedWriter] = {}
             with ExitStack() as stack:
                 writers: dict[str, pa.ipc.RecordBatchFileWriter] = {}
                 for name, part in parts:
                     if name not in writers:
-                        sink = stack.enter_context(self._open(name))
+                        files[name] = self._open(name)
+                        sink = stack.enter_context(pa.PythonFile(files[name], mode="w"))
                         writer = pa.ipc.new_file(sink, part.schema)
                         writers[name] = stack.enter_context(writer)
                     if part.num_rows:
                         writers[name].write_batch(part)
                         self.rows[name].append(part.num_rows)
                         self._count_nulls(name, part)
+            self.checksums |= {name: file.checksum for name, file in files.items()}
         except OSError as error:
             raise DataError(
                 f"cannot write the data to {self._directory or tempfile.gettempdir()} of a "
@@ -61,7 +78,7 @@ class Spool(AbstractContextManager["Spool"]):
             if values.null_count:
                 counts[column] = counts.get(column, 0) + values.null_count
 
-    def _open(self, name: str) -> pa.NativeFile:
+    def _open(self, name: str) -> _ChecksummedWriter:
         with tempfile.TemporaryFile(dir=self._directory, prefix="flambeau-") as file:
             self.descriptors[name] = os.dup(file.fileno())
-        return pa.OSFile(f"/dev/fd/{self.descriptors[name]}", "wb")
+        return _ChecksummedWriter(io.FileIO(self.descriptors[name], "w", closefd=False))

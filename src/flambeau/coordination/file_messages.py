@@ -77,10 +77,12 @@ class Spooled(Message, frozen=True):
     """Message that an agent has written its part of the job's data frames to a file.
 
     `rows` has the number of rows of each of its batches, by frame. `nulls` has the number of rows
-    without a value, by frame and column, for columns that have any.
+    without a value, by frame and column, for columns that have any. `checksums` are those of the
+    files, by frame.
     """
 
     agent: int
     rows: dict[str, list[int]]
     size: int
     nulls: dict[str, dict[str, int]] = {}
+    checksums: dict[str, int] = {}

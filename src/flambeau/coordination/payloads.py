@@ -132,8 +132,8 @@ class Site(msgspec.Struct, frozen=True):
     as seen there, or the agent's mirror of it; `initial` is the initial run as seen there.
 
     Agent `home` has its rows of the job's data frames in files with the descriptors `spooled`.
-    `spools` has the numbers of rows in all agents' files, by frame and agent. `spooling` is an id
-    that changes whenever these files are written.
+    `spools` has the numbers of rows in all agents' files, by frame and agent. `frames_digest`
+    changes if the content of any of these files does.
     """
 
     run_dir: str = ""
@@ -141,5 +141,5 @@ class Site(msgspec.Struct, frozen=True):
     home: int = 0
     spooled: dict[str, int] = {}
     spools: dict[str, list[list[int]]] = {}
-    spooling: str = ""
+    frames_digest: str = ""
     host: str = "127.0.0.1"

@@ -52,13 +52,13 @@ from flambeau.messaging import Codec
 class StartRoles(Message, frozen=True):
     """Request to start these roles.
 
-    `spools` has the numbers of rows in all agents' files, by frame and agent. `spooling` is an id
-    that changes whenever these files are written.
+    `spools` has the numbers of rows in all agents' files, by frame and agent. `frames_digest`
+    changes if the content of any of these files does.
     """
 
     roles: list[RoleSpec]
     spools: dict[str, list[list[int]]] = {}
-    spooling: str = ""
+    frames_digest: str = ""
 
 
 class EndRoles(Message, frozen=True):

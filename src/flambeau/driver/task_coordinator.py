@@ -179,7 +179,7 @@ class TaskCoordinator(TrainingCoordinator):
         if (text := idle_warning(self._settings, self._plan)) is not None:
             self.stage.emit("warning", text=text)
         if data.state is not None:
-            self._plan.load(data.state["plan"], whole_epoch=data.state.get("other_parts", False))
+            self._plan.load(data.state["plan"], whole_epoch=data.state.get("other_frames", False))
             self._progress.step = self._evaluated_at = self._saved_at = data.state["step"]
             self._progress.rows = self._plan.rows.applied + self._plan.rows.dropped
             self._lost_updates = LostUpdates(data.state.get("updates_lost", 0))

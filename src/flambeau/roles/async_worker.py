@@ -138,9 +138,9 @@ class AsyncWorker:
         shards, homes = source.shards(), None
         if isinstance(source, EngineFrameSource):
             homes = Homes(source.shard_homes, source.agents_of(spec.world))
-            if before is not None:
-                spooling = self._context.site.spooling
-                before["other_parts"] = worker_checkpoints.other_parts(state, spooling)
+            if state is not None and before is not None:
+                other = worker_checkpoints.has_other_frames(state, self._context)
+                before["other_frames"] = other
         return PlanData(spec, "shards", [shard.rows for shard in shards], before, homes, progress)
 
     def _batches(self, source: Source) -> int | None:

@@ -62,9 +62,7 @@ class PlannedWorker:
         position = Position()
         if state is not None:
             by_row = isinstance(source, IndexedSource)
-            position = worker_checkpoints.restored_position(
-                state, group.size, self._context.site.spooling, by_row=by_row
-            )
+            position = worker_checkpoints.restored_position(state, self._context, by_row=by_row)
         total = total_steps(settings, loader, position)
         parts, saving = build.parts(opened, total, loader.steps(), settings.evaluation.exact_rows)
         self._trainer = Trainer(

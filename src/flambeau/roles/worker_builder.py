@@ -126,7 +126,7 @@ class WorkerBuilder:
             settings,
             parts,
             self._tables(opened, strategy),
-            context.site.spooling,
+            context.site.frames_digest,
         )
         parts.saving = saving
         if opened.state is not None:

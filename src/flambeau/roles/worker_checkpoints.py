@@ -18,6 +18,7 @@ from flambeau.coordination.payloads import InitialWeights
 from flambeau.coordination.task_messages import SyncPoint
 from flambeau.embeddings.attach import has_tables
 from flambeau.errors import CheckpointError, ModelError
+from flambeau.roles.worker_context import WorkerContext
 from flambeau.strategies.base import TableCheckpoints
 from flambeau.training import randomness
 from flambeau.training.milestones import Milestones
@@ -45,10 +46,10 @@ class WorkerCheckpoints:
         settings: JobSettings,
         parts_of: TrainingParts,
         tables: TableCheckpoints,
-        spooling: str = "",
+        frames_digest: str = "",
     ) -> None:
         self._run, self._settings, self._parts = run, settings, parts_of
-        self._spooling = spooling
+        self._frames_digest = frames_digest
         self._tables = tables
         self._saver = (
             CheckpointSaver(
@@ -125,7 +126,7 @@ class WorkerCheckpoints:
             "schedules": {name: s.state_dict() for name, s in parts.schedules.items()},
             "generators": [torch.frombuffer(bytearray(g), dtype=torch.uint8) for g in generators],
             "plan": self._plan,
-            "spooling": self._spooling,
+            "frames_digest": self._frames_digest,
             **self.milestones.dump(),
         }
 
@@ -168,17 +169,25 @@ def restore_model(parts: TrainingParts, state: TrainingState) -> None:
         schedule.load_state_dict(state.extra["schedules"][name])
 
 
-def other_parts(state: TrainingState | None, spooling: str) -> bool:
-    """Whether workers have other rows of the data now than when this was saved."""
-    return state is not None and state.extra.get("spooling", "") != spooling
+def has_other_frames(state: TrainingState, context: WorkerContext) -> bool:
+    """Return whether the rows of data frames are not those of a checkpoint; if so, warn of it."""
+    if state.extra.get("frames_digest", "") == context.site.frames_digest:
+        return False
+    context.warn(
+        "the data frame does not have the rows that it had at the checkpoint, or not in that order "
+        "or division. The run continues with these rows, from the start of an epoch"
+    )
+    return True
 
 
-def restored_position(
-    state: TrainingState, workers: int, spooling: str, *, by_row: bool
-) -> Position:
-    """Where to go on; with another number of workers at the same row, or at the epoch's start."""
+def restored_position(state: TrainingState, context: WorkerContext, *, by_row: bool) -> Position:
+    """Return where to resume: in the same step if workers and rows are those of the checkpoint.
+
+    Otherwise, resume at the same row (`by_row`) or at the start of the epoch.
+    """
     position = Position(**state.extra["position"])
-    if state.workers != workers or other_parts(state, spooling):
+    other_frames = has_other_frames(state, context)
+    if other_frames or state.workers != context.group.size:
         position.change_workers(by_row=by_row)
     return position
 

@@ -168,7 +168,7 @@ def test_roles_learn_which_rows_are_where(machine: Machine) -> None:
     machine.tell(StartRoles([spec(0)], {"train": [[3], [4]]}, "first"))
     machine.tell(StartRoles([spec(1)]))
     assert [role.site for role in machine.roles] == [
-        Site(spools={"train": [[3], [4]]}, spooling="first"),
+        Site(spools={"train": [[3], [4]]}, frames_digest="first"),
         Site(),
     ]
 

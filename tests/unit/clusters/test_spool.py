@@ -44,6 +44,18 @@ def test_what_comes_can_be_read_as_often_as_wanted(tmp_path: Path) -> None:
         assert middle.column(0).to_pylist() == [2]
 
 
+def test_a_checksum_recognises_rows_in_their_order_and_division(tmp_path: Path) -> None:
+    def checksum(*batches: pa.RecordBatch) -> int:
+        with Spool(("train",), str(tmp_path)) as spool:
+            spool.fill(named(*batches))
+            return spool.checksums["train"]
+
+    known = checksum(numbers(1, 2, 3), numbers(4))
+    assert checksum(numbers(1, 2, 3), numbers(9, 4).slice(1)) == known
+    for others in ((1, 2, 5), (4,)), ((2, 1, 3), (4,)), ((4,), (1, 2, 3)), ((1, 2), (3, 4)):
+        assert checksum(*(numbers(*batch) for batch in others)) != known
+
+
 def test_two_frames_come_as_one() -> None:
     batches = [numbers(1, 2, 3, **{MARKER: [0, 1, 0]}), numbers(4, **{MARKER: [1]})]
     frames = ("train", "valid")

@@ -10,7 +10,7 @@ import pytest
 from simulated_job import FOR_EVER, SimulatedAgent, SimulatedJob
 
 from flambeau.clusters.base import AgentEnded
-from flambeau.coordination.file_messages import AgentBeat, FilePart
+from flambeau.coordination.file_messages import AgentBeat, FilePart, Spooled
 from flambeau.coordination.protocol import (
     Heartbeat,
     RoleDone,
@@ -229,21 +229,29 @@ def test_an_agent_that_is_lost_after_its_work_is_not_missed() -> None:
     assert_nothing_left(job)
 
 
+def other_rows(job: SimulatedJob) -> Callable[[SimulatedAgent], Spooled]:
+    """What each agent brings: as many rows as the one before, but not the same."""
+    return lambda agent: Spooled(agent.number, {"train": [5]}, 10, {}, {"train": len(job.agents)})
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_an_agent_that_brings_other_rows_starts_all_again(same: bool) -> None:
     job = SimulatedJob(elastic=True, rows=True)
     if not same:
-        job.rows_of = lambda agent: [len(job.agents)]  # type: ignore[method-assign]
+        job.rows_of = other_rows(job)  # type: ignore[method-assign]
     outcome = in_phase(Phase.RUNNING, lambda: job.kill(1), job=job)
     assert (ending(outcome), outcome.restarts) == ("finished", 1)
     assert len(job.kinds("generation")) == (1 if same else 2)
     assert len(job.kinds("spooled")) == (1 if same else 2)
 
 
-def test_rows_of_agents_that_all_came_again_are_new() -> None:
+@pytest.mark.parametrize("same", [True, False])
+def test_rows_of_agents_that_all_come_again_are_recognised(same: bool) -> None:
     job = SimulatedJob(single=False, rows=True)
+    if not same:
+        job.rows_of = other_rows(job)  # type: ignore[method-assign]
     in_phase(Phase.RUNNING, lambda: job.kill(1), job=job)
-    assert len(job.kinds("spooled")) == 2
+    assert len(job.kinds("spooled")) == (1 if same else 2)
 
 
 # Roles that fail

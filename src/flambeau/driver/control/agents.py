@@ -1,11 +1,13 @@
 """The agents of a job: who is there, with which rows, and who has fallen silent."""
 
+import hashlib
 import math
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
+
+import msgspec
 
 from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.clusters.file_transfer.carrier import Carrier, Send
@@ -57,9 +59,8 @@ class Agents:
         self._absent = dict.fromkeys(range(cluster.agents), math.inf)
         #: The last one of each number, also of those that were lost.
         self._known: dict[int, AgentJoined] = {}
-        self._spooling = ""
         #: The rows that the current generation reads, by agent.
-        self._rows: dict[int, dict[str, list[int]]] = {}
+        self._spools: dict[int, Spooled] = {}
 
     def start(self, launch: Launch) -> None:
         """Have all of them started."""
@@ -137,8 +138,6 @@ class Agents:
                 self._server.send(gone.peer, Shutdown())
             if self._carrier is not None:
                 self._carrier.lost(agent)
-            if not self._cluster.replaces_single_agents:
-                self._rows.clear()  # others may bring other rows, as many as these
 
     @property
     def complete(self) -> bool:
@@ -158,7 +157,7 @@ class Agents:
     def brought_the_same(self, agent: int) -> bool:
         """Return whether an agent in a lost one's place has the rows that the other one had."""
         spool = self._present[agent].spool
-        return spool is None or spool.rows == self._rows.get(agent)
+        return spool is None or spool == self._spools.get(agent)
 
     def where(self, agent: int) -> str:
         """Name an agent for people: its number, and the host that it is or was on."""
@@ -187,10 +186,9 @@ class Agents:
         `labels` are the columns with labels. Nothing happens if all have what they had before.
         """
         spools = {n: agent.spool for n, agent in sorted(self._present.items()) if agent.spool}
-        brought = {number: spool.rows for number, spool in spools.items()}
-        if not brought or brought == self._rows:
+        if not spools or spools == self._spools:
             return
-        self._rows, self._spooling = brought, uuid.uuid4().hex
+        self._spools = spools
         rows = {name: sum(map(sum, parts)) for name, parts in self._rows_by_frame().items()}
         size = sum(spool.size for spool in spools.values())
         nulls = _added_nulls(spools.values())
@@ -207,8 +205,15 @@ class Agents:
 
     def _rows_by_frame(self) -> dict[str, list[list[int]]]:
         """Return the rows of every batch, by frame and agent."""
-        parts = [self._rows[agent] for agent in sorted(self._rows)]
+        parts = [spool.rows for spool in self._spools.values()]
         return {name: [rows[name] for rows in parts] for name in (parts[0] if parts else ())}
+
+    def _frames_digest(self) -> str:
+        """Return what the rows of all agents are recognised by; empty if they bring none."""
+        if not self._spools:
+            return ""
+        encoded = msgspec.json.encode(list(self._spools.values()), order="deterministic")
+        return hashlib.sha256(encoded).hexdigest()
 
     # What is sent to them
 
@@ -217,7 +222,8 @@ class Agents:
         present = self._present[agent]
         if not present.joined.shares and self._carrier is not None:
             self._carrier.bring(present.peer, checkpoint, partial(self._server.send, present.peer))
-        self._server.send(present.peer, StartRoles(roles, self._rows_by_frame(), self._spooling))
+        rows, digest = self._rows_by_frame(), self._frames_digest()
+        self._server.send(present.peer, StartRoles(roles, rows, digest))
 
     def send(self, agent: int, message: Messages) -> None:
         """Send to one agent, if it is there."""
