@@ -1,9 +1,13 @@
 """A small network, rows and callbacks for tests of Ray; importable by the workers."""
 
+import random
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import ray
+import ray.data
 import torch
 from torch import nn
 
@@ -49,6 +53,23 @@ def rows(count: int = 400) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(count, 4)).astype("float32")
     return x, (x[:, 0] + x[:, 1] > 0).astype("int64")
+
+
+def uneven_dataset(count: int = 400, shift: float = 0.0) -> "ray.data.Dataset":
+    """Return the same rows as a Ray Dataset whose blocks are finished in any order.
+
+    `shift` is added to the first feature.
+    """
+    x, y = rows(count)
+    columns = {name: x[:, number] for number, name in enumerate("abcd")}
+    columns["a"] = columns["a"] + np.float32(shift)
+
+    def make(row: dict[str, Any]) -> dict[str, Any]:
+        if row["id"] % 40 == 0:
+            time.sleep(random.random() / 2)
+        return {name: values[row["id"]] for name, values in {**columns, "y": y}.items()}
+
+    return ray.data.range(count, override_num_blocks=10).map(make)
 
 
 class Slow(Callback):

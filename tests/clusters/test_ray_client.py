@@ -6,11 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 from ray_nodes import Nodes
+
+from flambeau.clusters.ray.client import server_failed
+from flambeau.clusters.ray.driver import OUTCOME, OUTCOME_SECONDS, DriverActor
+from flambeau.version import __version__
 
 SCRIPT = Path(__file__).parent / "scripts" / "ray_client.py"
 SECONDS = 240.0
@@ -81,6 +86,49 @@ def test_a_client_trains_evaluates_predicts_and_fetches_all_files(
     assert list((tmp_path / "scores").glob("*.parquet"))
     assert not list((tmp_path / "head").rglob("*")), "files are left on the head node"
     assert not driving()
+
+
+def servers_of_clients(nodes: Nodes) -> list[psutil.Process]:
+    """The processes that Ray has started for clients."""
+    words = {f"--address={nodes.address}", "--mode=specific-server"}
+    processes = psutil.process_iter(["cmdline"])
+    return [each for each in processes if words <= set(each.info["cmdline"] or [])]
+
+
+def test_a_client_joins_although_the_first_process_that_ray_starts_for_it_ends(
+    two_rays: Nodes, tmp_path: Path
+) -> None:
+    before = servers_of_clients(two_rays)
+    process = start(two_rays, tmp_path, 0, "join")
+    _await(lambda: len(servers_of_clients(two_rays)) > len(before))
+    (server,) = (each for each in servers_of_clients(two_rays) if each not in before)
+    server.kill()
+    output = finish(process)
+    assert "joined 2 nodes" in output, output + server_logs(two_rays)
+
+
+def test_a_client_tries_again_if_ray_has_found_a_zombie() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    _await(lambda: psutil.Process(ended.pid).status() == psutil.STATUS_ZOMBIE)
+    try:
+        psutil.Process(ended.pid).cmdline()  # what Ray asks of the process that it has started
+    except psutil.ZombieProcess:
+        told = f"Initialization failure from server:\n{traceback.format_exc()}"
+    ended.wait()
+    assert server_failed(ConnectionAbortedError(told))
+    assert not server_failed(ConnectionAbortedError("Initialization failure from server:\n..."))
+
+
+def test_outcomes_that_no_client_has_read_are_removed_later(tmp_path: Path) -> None:
+    for name, age in (("lost", 2 * OUTCOME_SECONDS), ("new", 0.0)):
+        outcome = tmp_path / name / OUTCOME
+        outcome.parent.mkdir()
+        outcome.touch()
+        os.utime(outcome, (time.time() - age,) * 2)
+    (tmp_path / "run" / OUTCOME).mkdir(parents=True)  # the name of a run directory
+    os.utime(tmp_path / "run" / OUTCOME, (0, 0))
+    DriverActor(__version__, str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["new", "run"]
 
 
 def test_ctrl_c_of_a_client_saves_and_a_lost_client_leaves_nothing_but_its_run(

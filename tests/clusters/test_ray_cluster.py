@@ -29,7 +29,17 @@ from ray.util.scheduling_strategies import (
 )
 from ray_nodes import Nodes
 from ray_state import Agent, agents, eventually, groups, live_hosts, unfinished_agents
-from ray_toys import ImageNet, Net, Numbers, Slow, images, rows, starts, sum_of_ranks
+from ray_toys import (
+    ImageNet,
+    Net,
+    Numbers,
+    Slow,
+    images,
+    rows,
+    starts,
+    sum_of_ranks,
+    uneven_dataset,
+)
 
 import flambeau as fb
 from flambeau.clusters.ray.blocks import batches_of, deal_out
@@ -186,6 +196,22 @@ def test_a_lost_node_without_room_elsewhere_ends_the_job(
     with pytest.raises(ConfigError, match=lack):
         fit(tmp_path, cluster, lose, epochs=100)
     assert time.monotonic() - lost[0] < 30
+
+
+def test_an_actor_that_does_not_answer_is_killed_at_the_end(
+    clean: Nodes, tmp_path: Path, still_running: Callable[[], dict[int, str]]
+) -> None:
+    stopped: list[int] = []
+
+    def stop() -> None:
+        stopped.append(next(agent for agent in agents() if agent.host == "127.0.0.3").pid)
+        os.kill(stopped[0], signal.SIGSTOP)
+
+    recovery = {"heartbeat_timeout": 3}
+    result = fit(tmp_path, fb.Ray(2, placement="spread"), stop, epochs=1, recovery=recovery)
+    assert result.report["status"] == "finished"
+    eventually(lambda: not psutil.pid_exists(stopped[0]), 10)
+    assert not still_running()
 
 
 # Lack of room
@@ -350,6 +376,24 @@ def test_blocks_may_differ_in_the_types_of_columns(clean: Nodes, tmp_path: Path)
     assert result.report["rows"]["applied"] == 16
 
 
+@pytest.mark.parametrize("shift", [0.0, 1.0], ids=["same", "others"])
+def test_a_run_is_resumed_at_the_row_if_the_dataset_has_the_same_rows(
+    clean: Nodes, tmp_path: Path, shift: float
+) -> None:
+    columns = {"inputs": {"x": list("abcd")}, "label": "y", "epochs": 1}
+    for settings in (
+        {"train": uneven_dataset(), "max_steps": 5},
+        {"train": uneven_dataset(shift=shift)},
+    ):
+        result = fit(tmp_path, fb.Ray(2), lambda: None, **columns, **settings)
+    assert result.report["rows"]["applied"] == ROWS
+    assert result.report["rows"]["repeated"] == (5 * 8 * 2 if shift else 0)
+    told = [
+        event for event in events(tmp_path, "warning") if "the data frame does not" in event["text"]
+    ]
+    assert len(told) == (1 if shift else 0)
+
+
 @pytest.mark.parametrize("use", ["evaluate", "predict"])
 def test_evaluating_and_predicting_with_a_ray_dataset_tells_what_to_do(
     clean: Nodes, taught: fb.Result, use: str
@@ -437,6 +481,21 @@ def test_a_killed_program_leaves_nothing_and_the_same_one_resumes(
     assert resumed in {10, 13, 15, 20}  # every 5 steps, and at the end of an epoch
 
 
+def test_a_program_that_is_resumed_on_a_ray_dataset_equals_one_that_was_never_stopped(
+    clean: Nodes, tmp_path: Path
+) -> None:
+    def program(name: str) -> Program:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        return begin(folder, clean.environment, HERE / "scripts" / "ray_fit.py", folder, "dataset")
+
+    program("stopped").kill_at(tmp_path / "stopped" / "begun")
+    resumed, whole = program("stopped").found(), program("whole").found()
+    (step,) = {step for _, step in starts(tmp_path / "stopped")[2:]}
+    assert step > 0
+    assert resumed["weights"] == whole["weights"]
+
+
 @pytest.fixture
 def own_folder() -> Iterator[str]:
     """A folder for what Ray writes on a machine."""
@@ -458,7 +517,8 @@ def test_without_a_ray_one_is_started_on_a_loopback_address_and_ends_with_the_pr
     program = begin(tmp_path, environment, HERE / "scripts" / "ray_fit.py", tmp_path)
     eventually(lambda: (tmp_path / "begun").exists(), LONG)
     assert len(processes()) > 3
-    assert program.found() == {"nodes": ["127.0.0.2"], "step": 39}
+    found = program.found()
+    assert (found["nodes"], found["step"]) == (["127.0.0.2"], 39)
     eventually(lambda: not processes(), 15)
 
 

@@ -34,7 +34,6 @@ MODULE = "flambeau.driver.elsewhere_process"
 POLL_SECONDS = 0.5
 #: In a folder whose newest files are on the head node: what it is called there.
 MARK = ".flambeau-elsewhere"
-OUTCOME = "outcome"
 
 
 def is_elsewhere(cluster: Cluster) -> bool:
@@ -55,6 +54,7 @@ def drive_elsewhere(
     assert isinstance(cluster, Ray)
     try:
         from flambeau.clusters.ray.client import RemoteDriver
+        from flambeau.clusters.ray.driver import OUTCOME
     except ImportError as error:
         raise MissingDependencyError(
             f"cluster=Ray(...) needs Ray ({error}): pip install 'flambeau[ray]'"

@@ -1,19 +1,25 @@
-"""A program that trains on Ray: `python ray_fit.py FOLDER`. Prints where, and the last step."""
+"""A program that trains on Ray: `python ray_fit.py FOLDER [dataset]`.
+
+Prints where, the last step, and the sums of the weights; trains on arrays, or on a Ray Dataset.
+"""
 
 import json
 import sys
 from pathlib import Path
 
 import ray
-from ray_toys import Net, Slow, rows
+from ray_toys import Net, Slow, rows, uneven_dataset
 
 import flambeau as fb
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
+    data = {"train": rows()}
+    if "dataset" in sys.argv[2:]:
+        data = {"train": uneven_dataset(), "inputs": {"x": list("abcd")}, "label": "y"}
     result = fb.fit(
         Net,
-        rows(),
+        **data,
         loss="cross_entropy",
         batch_size=16,
         epochs=3,
@@ -23,5 +29,10 @@ if __name__ == "__main__":
         callbacks=[Slow(folder)],
         run_dir=folder / "run",
     )
-    where = [node["NodeManagerAddress"] for node in ray.nodes()]
-    print("FOUND", json.dumps({"nodes": where, "step": result.report["step"]}))
+    found = {
+        "nodes": [node["NodeManagerAddress"] for node in ray.nodes()],
+        "step": result.report["step"],
+        "repeated": result.report["rows"]["repeated"],
+        "weights": [float(weight.double().sum()) for weight in result.model.parameters()],
+    }
+    print("FOUND", json.dumps(found))

@@ -39,10 +39,15 @@ def connect_client(settings: Ray) -> None:
         try:
             ray.init(address, runtime_env=settings.runtime_env, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            if left and any(reason in str(error) for reason in _SERVER_FAILED):
+            if left and server_failed(error):
                 continue
             raise ConfigError(f"cannot join the Ray at {address!r}: {error}") from error
         return
+
+
+def server_failed(error: Exception) -> bool:
+    """Return whether the process that Ray starts for a client has ended before it could serve."""
+    return any(reason in str(error) for reason in _SERVER_FAILED)
 
 
 @final

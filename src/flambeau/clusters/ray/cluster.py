@@ -32,7 +32,8 @@ from flambeau.config.plural import number_of
 from flambeau.errors import ConfigError, DataError, UserError
 from flambeau.kernels.cores import usable_cores
 
-STOP_SECONDS = 60.0
+#: An actor that has not ended by then does not answer.
+STOP_SECONDS = 10.0
 #: Nodes are only added in a longer time: the program waits for them if it is given more.
 BRIEF_SECONDS: float = Ray.model_fields["resources_timeout"].default
 #: Where a Ray that is started here listens. Ray replaces 127.0.0.1 by an outer address.

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,10 @@ _LENGTH = struct.Struct("<Q")
 _CHUNK = 1 << 16
 #: How long a process that is asked to stop may take to save its run.
 STOP_SECONDS = 60.0
+#: What a call returns, in a folder of its own, until the client has read it.
+OUTCOME = "outcome"
+#: A client that has not read it by then is lost.
+OUTCOME_SECONDS = 86400.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class DriverActor:
                 "install the same version"
             )
         self._base = Path(folder).expanduser() if folder else Path.home() / ".flambeau" / "ray"
+        _remove_old_outcomes(self._base)
         self._process: subprocess.Popen[bytes] | None = None
         self._printed: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
         self._readers: list[threading.Thread] = []
@@ -173,6 +179,13 @@ class DriverActor:
             self._process.wait(timeout=STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
+
+
+def _remove_old_outcomes(base: Path) -> None:
+    """Remove the outcomes of calls whose clients are lost."""
+    for outcome in base.glob(f"*/{OUTCOME}"):
+        if outcome.is_file() and time.time() - outcome.stat().st_mtime > OUTCOME_SECONDS:
+            shutil.rmtree(outcome.parent, ignore_errors=True)
 
 
 def _open_terminal(columns: int, lines: int) -> tuple[int, int]:
