@@ -61,6 +61,7 @@ class Agents:
         self._known: dict[int, AgentJoined] = {}
         #: The rows that the current generation reads, by agent.
         self._spools: dict[int, Spooled] = {}
+        self._frames_digest = ""
 
     def start(self, launch: Launch) -> None:
         """Have all of them started."""
@@ -188,7 +189,7 @@ class Agents:
         spools = {n: agent.spool for n, agent in sorted(self._present.items()) if agent.spool}
         if not spools or spools == self._spools:
             return
-        self._spools = spools
+        self._spools, self._frames_digest = spools, _digest_of(list(spools.values()))
         rows = {name: sum(map(sum, parts)) for name, parts in self._rows_by_frame().items()}
         size = sum(spool.size for spool in spools.values())
         nulls = _added_nulls(spools.values())
@@ -208,13 +209,6 @@ class Agents:
         parts = [spool.rows for spool in self._spools.values()]
         return {name: [rows[name] for rows in parts] for name in (parts[0] if parts else ())}
 
-    def _frames_digest(self) -> str:
-        """Return what the rows of all agents are recognised by; empty if they bring none."""
-        if not self._spools:
-            return ""
-        encoded = msgspec.json.encode(list(self._spools.values()), order="deterministic")
-        return hashlib.sha256(encoded).hexdigest()
-
     # What is sent to them
 
     def start_roles(self, agent: int, roles: list[RoleSpec], checkpoint: str | None) -> None:
@@ -222,8 +216,8 @@ class Agents:
         present = self._present[agent]
         if not present.joined.shares and self._carrier is not None:
             self._carrier.bring(present.peer, checkpoint, partial(self._server.send, present.peer))
-        rows, digest = self._rows_by_frame(), self._frames_digest()
-        self._server.send(present.peer, StartRoles(roles, rows, digest))
+        start = StartRoles(roles, self._rows_by_frame(), self._frames_digest)
+        self._server.send(present.peer, start)
 
     def send(self, agent: int, message: Messages) -> None:
         """Send to one agent, if it is there."""
@@ -283,6 +277,12 @@ class Agents:
             envelope = self._server.receive(TICK_SECONDS)
             if envelope is not None and isinstance(envelope.message, AgentJoined):
                 self.joined(envelope.message, envelope.peer)
+
+
+def _digest_of(spools: Sequence[Spooled]) -> str:
+    """Return what the rows of all agents are recognised by."""
+    encoded = msgspec.json.encode(spools, order="deterministic")
+    return hashlib.sha256(encoded).hexdigest()
 
 
 def _added_nulls(spools: Iterable[Spooled]) -> dict[str, dict[str, int]]:
