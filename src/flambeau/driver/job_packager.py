@@ -241,7 +241,10 @@ def _with_columns(dataset: Any, name: str) -> tuple[Any, tuple[str, ...]]:
     """Return a Ray Dataset and its columns; it is executed if these are not known without that."""
     columns = dataset.columns(fetch_if_missing=False)
     if columns is None:
-        dataset = dataset.materialize()
+        from flambeau.clusters.ray.blocks import in_order
+
+        with in_order(dataset):
+            dataset = dataset.materialize()
         columns = dataset.columns()
     if columns is None:
         raise DataError(f"{name}=: the Ray Dataset has no rows")

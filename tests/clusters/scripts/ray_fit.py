@@ -26,7 +26,7 @@ if __name__ == "__main__":
         cluster=fb.Ray(2),
         checkpoints={"every_steps": 5},
         observe={"progress": "none"},
-        callbacks=[Slow(folder)],
+        callbacks=[Slow(folder, begun_at=17)],
         run_dir=folder / "run",
     )
     found = {

@@ -1,6 +1,7 @@
 """Blocks of Ray Datasets: which agent gets which rows, and what an agent does with them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +37,8 @@ def deal_out(dataset: Any, agents: int) -> list[Part]:
 
     (Up to one row: what cannot be divided goes to the first agents.)
     """
-    blocks = _blocks_in_order(dataset)
+    with in_order(dataset):
+        blocks = dataset.to_arrow_refs()
     groups = [blocks[at : at + BLOCKS_PER_TASK] for at in range(0, len(blocks), BLOCKS_PER_TASK)]
     look = ray.remote(num_cpus=0)(_look_at)
     seen = ray.get([look.remote(*group) for group in groups])
@@ -50,18 +52,19 @@ def deal_out(dataset: Any, agents: int) -> list[Part]:
     ]
 
 
-def _blocks_in_order(dataset: Any) -> list[Any]:
-    """Execute a dataset; its blocks come in its order, not as they happen to be finished.
+@contextmanager
+def in_order(dataset: Any) -> Iterator[None]:
+    """Have a dataset executed so that its blocks keep its order, not that in which they finish.
 
-    A run that is resumed counts on that: it goes on at a row.
+    Every execution for a job must be in a `with` of this, as Ray keeps the blocks of the first one.
+    A run that is resumed needs it: it continues at a row.
     """
     options = dataset.context.execution_options
     before, options.preserve_order = options.preserve_order, True
     try:
-        blocks: list[Any] = dataset.to_arrow_refs()
+        yield
     finally:
         options.preserve_order = before
-    return blocks
 
 
 def split_rows(counts: Sequence[int], parts: int) -> list[list[tuple[int, int, int]]]:
