@@ -66,7 +66,7 @@ def uneven_dataset(count: int = 400, shift: float = 0.0) -> "ray.data.Dataset":
 
     def make(row: dict[str, Any]) -> dict[str, Any]:
         if row["id"] % 40 == 0:
-            time.sleep(random.random() / 2)
+            time.sleep(random.random() / 4)
         return {name: values[row["id"]] for name, values in {**columns, "y": y}.items()}
 
     return ray.data.range(count, override_num_blocks=10).map(make)
