@@ -5,11 +5,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-import ray
 from torch import Tensor, nn
 
 import flambeau as fb
-from flambeau.clusters.ray.client import connect_client
 from flambeau.errors import WorkerFailedError
 from flambeau.training.callbacks import Callback, TrainingView
 
@@ -38,9 +36,6 @@ def fail() -> None:
 
 
 folder, epochs, scenario = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-if scenario == "join":
-    connect_client(fb.Ray())
-    sys.exit(f"joined {len(ray.nodes())} nodes")
 rng = np.random.default_rng(0)
 x = rng.normal(size=(400, 4)).astype("float32")
 y = (x[:, 0] > 0).astype("int64")
