@@ -10,7 +10,7 @@ LAYERS = (
     ("errors", "version"),
     ("config",),
     ("observe", "checkpoint", "messaging", "kernels"),
-    ("coordination", "tables"),
+    ("coordination", "tables", "reports"),
     ("data",),
     ("embeddings",),
     ("parameter_server", "clusters"),

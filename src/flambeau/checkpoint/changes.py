@@ -38,7 +38,7 @@ CHANGEABLE = (
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return `name: old -> new` for each setting that differs but must not."""
-    before, after = dict(_leaves(old)), dict(_leaves(new))
+    before, after = dict(leaves(old)), dict(leaves(new))
     return [
         f"{name}: {_shown(before.get(name))} -> {_shown(after.get(name))}"
         for name in dict.fromkeys([*before, *after])
@@ -46,11 +46,11 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield dotted names and values; a setting that is None counts as not set."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{key}.")
         elif value is not None:
             yield f"{prefix}{key}", value
 

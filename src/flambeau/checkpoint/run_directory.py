@@ -43,6 +43,10 @@ class RunDirectory:
         #: User code that is stored by value; only its owner has access.
         self.code = self.path / "code"
         self.events = self.path / "events.jsonl"
+        #: What `events` amounts to up to some line, so that long runs open quickly.
+        self.digest = self.path / "events.digest"
+        #: What people look at in a browser.
+        self.page = self.path / "report.html"
         self.tensorboard = self.path / "tensorboard"
         self.checkpoints = self.path / "checkpoints"
         #: Data in the driver's memory while a job runs, for agents that do not inherit it.
@@ -129,7 +133,7 @@ class RunDirectory:
         self.checkpoints.mkdir()
         if self.tensorboard.exists():
             shutil.rmtree(self.tensorboard)
-        for file in (self.events, self.report, self.best, self.latest):
+        for file in (self.events, self.digest, self.report, self.page, self.best, self.latest):
             file.unlink(missing_ok=True)
 
     def _require_unused(self) -> None:

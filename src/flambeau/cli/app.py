@@ -18,6 +18,7 @@ from flambeau.cli.hosts.command import hosts
 from flambeau.cli.predict import predict
 from flambeau.cli.prepare import prepare
 from flambeau.cli.run import run
+from flambeau.cli.runs import diff, runs
 from flambeau.cli.tables import tables
 from flambeau.cli.train import train
 from flambeau.version import __version__
@@ -63,6 +64,8 @@ app.command()(train)
 # What comes after the script is the script's, also if it looks like an option of ours.
 app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command(context_settings={"allow_interspersed_args": False})(horovodrun)
+app.command()(runs)
+app.command()(diff)
 app.command()(evaluate)
 app.command()(predict)
 app.command()(export)

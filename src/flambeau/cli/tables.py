@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flambeau.cli.given import RunArgument
+from flambeau.cli.text_table import show_table
 from flambeau.config.plural import number_of
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def tables(
         _export(_only(found), export)
     if not ids and export is None:
         typer.echo(f"{checkpoint.parent.parent} {checkpoint.name}")
-        _list(found)
+        show_table(COLUMNS, [_facts(name, each) for name, each in found.items()])
 
 
 def _checkpoint(reference: str) -> Path:
@@ -98,25 +99,6 @@ def _require_new(out: Path) -> None:
         raise ConfigError(f"--export {out}: use a name that ends in .parquet")
     if out.exists():
         raise ConfigError(f"--export {out}: it exists already; remove it, or use another name")
-
-
-def _list(found: "Mapping[str, MappedTable]") -> None:
-    """A table on a terminal; elsewhere lines of the same columns."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    rows = [_facts(name, table) for name, table in found.items()]
-    if console.is_terminal:
-        shown = Table(*COLUMNS)
-        for row in rows:
-            shown.add_row(*row)
-        console.print(shown)
-        return
-    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
-    for row in (COLUMNS, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
 
 
 def _facts(name: str, table: "MappedTable") -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from flambeau.observe import (
     display,
     read_events,
 )
+from flambeau.reports.reading import DigestWriter
 
 
 @final
@@ -68,7 +69,7 @@ class Memory(Observer):
 
 def make_observers(settings: Observe, run: RunDirectory, memory: Memory) -> Observers:
     """The event log and the display always; the others as asked."""
-    observers: list[Observer] = [memory, EventLog(run.events)]
+    observers: list[Observer] = [memory, EventLog(run.events), DigestWriter(run)]
     if settings.tensorboard:
         observers.append(TensorBoardScalars(run.tensorboard))
     if settings.mlperf_log:

@@ -1,0 +1,47 @@
+"""A table for people on a terminal, and for programs elsewhere."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+#: Longer values are cut.
+MOST_CHARACTERS = 60
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table on a terminal; elsewhere lines of the same columns."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if console.is_terminal:
+        shown = Table()
+        for column in columns:
+            shown.add_column(Text(column))
+        for row in rows:
+            shown.add_row(*map(Text, row))
+        console.print(shown)
+        return
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        cells = (one_line(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo("  ".join(cells).rstrip())
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks and control characters."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def as_text(value: Any) -> str:
+    """Return a value of a run as short text."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    text = str(value)
+    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"

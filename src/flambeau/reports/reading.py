@@ -1,0 +1,131 @@
+"""The history of a run from its event log, also while the log grows."""
+
+from pathlib import Path
+from typing import Any, Literal, final
+
+import msgspec
+import numpy as np
+
+from flambeau.checkpoint import RunDirectory
+from flambeau.checkpoint.durable import write_atomically
+from flambeau.errors import RunDirectoryError
+from flambeau.observe import Event, Observer
+from flambeau.reports.history import KINDS, History, Progress
+
+#: A digest is written after so many events. Reading as many takes about a tenth of a second.
+EVENTS_PER_DIGEST = 50_000
+
+_START = b'{"kind":"'
+_HANDLED = {kind.encode() for kind in KINDS}
+_decode_progress = msgspec.json.Decoder(Progress).decode
+_decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@final
+class _Digest(msgspec.Struct):
+    """The history up to some event; `head` is how the log began."""
+
+    head: bytes
+    history: History
+    #: Increases with each change of what a history holds; others are not read.
+    format: Literal[1] = 1
+
+
+def read_history(run: RunDirectory) -> History:
+    """Return the history of a run up to now; it is empty if nothing has happened yet."""
+    history = _read_digest(run) or History()
+    read_on(history, run)
+    return history
+
+
+def read_on(history: History, run: RunDirectory) -> bool:
+    """Add the events that were written since; return whether there were any.
+
+    A last line that is still being written is left for the next time.
+    """
+    before = history.offset
+    try:
+        log = run.events.open("rb")
+    except FileNotFoundError:
+        return False
+    with log:
+        log.seek(before)
+        for line in log:
+            if not line.endswith(b"\n"):
+                break
+            _add_line(history, line, run.events)
+            history.offset += len(line)
+    return history.offset > before
+
+
+def _add_line(history: History, line: bytes, path: Path) -> None:
+    kind = b""
+    if line.startswith(_START):
+        kind = line[len(_START) : line.index(b'"', len(_START))]
+        if kind not in _HANDLED:
+            return
+    try:
+        if kind == b"progress":
+            history.add_progress(_decode_progress(line))
+            return
+        record = _decode_any(line)
+        history.add(Event(record.pop("kind"), record.pop("time"), record))
+    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        raise RunDirectoryError(
+            f"{path}, at byte {history.offset}, has a line that is not an event of a run "
+            f"({error!r}); the file was changed by something else: remove that line"
+        ) from error
+
+
+@final
+class DigestWriter(Observer):
+    """Writes the digest of a run's log now and then, so that a long run opens quickly."""
+
+    def __init__(self, run: RunDirectory, every: int = EVENTS_PER_DIGEST) -> None:
+        self._run, self._every = run, every
+        self._history: History | None = None
+        self._events = 0
+
+    def observe(self, event: Event) -> None:
+        """Count the event. The log must have it before."""
+        self._events += 1
+        if self._events % self._every == 0:
+            self._write()
+
+    def close(self) -> None:
+        """Nothing to let go of: events after the last digest are few."""
+
+    def _write(self) -> None:
+        # Read from the log, and not taken from the event: other processes write to it, too.
+        if self._history is None:
+            self._history = read_history(self._run)
+        else:
+            read_on(self._history, self._run)
+        digest = _Digest(_head(self._run), self._history)
+        write_atomically(self._run.digest, msgspec.msgpack.encode(digest, enc_hook=_to_bytes))
+
+
+def _read_digest(run: RunDirectory) -> History | None:
+    """Return the history up to the last digest; None if there is none that fits the log."""
+    try:
+        content = run.digest.read_bytes()
+        digest = msgspec.msgpack.decode(content, type=_Digest, dec_hook=_from_bytes)
+        fits = digest.head == _head(run) and digest.history.offset <= run.events.stat().st_size
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None  # the log has everything that a digest has
+    return digest.history if fits else None
+
+
+def _head(run: RunDirectory) -> bytes:
+    with run.events.open("rb") as log:
+        return log.read(200)
+
+
+def _to_bytes(array: Any) -> Any:
+    assert isinstance(array, np.ndarray)
+    return (array.shape, array.tobytes())
+
+
+def _from_bytes(kind: type, content: Any) -> Any:
+    shape, numbers = content
+    return np.frombuffer(numbers).reshape(shape)
