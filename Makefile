@@ -1,11 +1,11 @@
 # Each target sets up what it needs, inside .venv; nothing is installed anywhere else, but for
-# Java, Slurm and an ssh server when root runs the tests on a Debian without them.
+# Java, Slurm, an ssh server and Chromium when root runs the tests on a Debian without them.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo check test java slurm ssh lint bench clean
+.PHONY: help setup demo check test java slurm ssh chromium lint bench clean
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Else each of the many processes of the tests would compile all that it imports.
@@ -92,6 +92,13 @@ ssh:
 		DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(SSH) >/dev/null; \
 	} || echo 'No ssh server or no rsync, so no tests of them; to get them: apt-get install $(SSH)'
 
+chromium:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		echo 'Installing Chromium for the tests of pages' && apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends chromium >/dev/null; \
+	} || echo 'No Chromium, so no tests of pages in a browser; to get it: apt-get install chromium'
+
 java:
 	@[ -x "$${JAVA_HOME:-/none}/bin/java" ] || command -v java >/dev/null || { \
 		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
@@ -99,7 +106,7 @@ java:
 		DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(JAVA) >/dev/null; \
 	} || echo 'No Java, so no tests of Spark; to get it: apt-get install $(JAVA)'
 
-test: lint java slurm ssh $(SPARK35) $(MPI) ## lint, then all tests: the fast ones first, then those that start processes
+test: lint java slurm ssh chromium $(SPARK35) $(MPI) ## lint, then all tests: the fast ones first, then those that start processes
 	$(PY) -m pytest -n auto --dist loadfile $(UNIT)
 	$(if $(REAL),$(PY) -m pytest -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder $(REAL) || { \
 		[ $$? = 1 ] && echo 'Once more without others beside: what failed' && \

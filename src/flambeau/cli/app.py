@@ -17,6 +17,7 @@ from flambeau.cli.horovodrun import horovodrun
 from flambeau.cli.hosts.command import hosts
 from flambeau.cli.predict import predict
 from flambeau.cli.prepare import prepare
+from flambeau.cli.report import report, watch
 from flambeau.cli.run import run
 from flambeau.cli.runs import diff, runs
 from flambeau.cli.tables import tables
@@ -66,6 +67,8 @@ app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command(context_settings={"allow_interspersed_args": False})(horovodrun)
 app.command()(runs)
 app.command()(diff)
+app.command()(report)
+app.command()(watch)
 app.command()(evaluate)
 app.command()(predict)
 app.command()(export)

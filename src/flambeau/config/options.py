@@ -140,7 +140,8 @@ class Observe(Settings):
 
     `profile=(10, 20)` traces steps 10 to 19 with torch.profiler. `every_seconds` is the interval
     of the plain progress lines that replace the bar when there is no terminal. `prometheus` keeps
-    the latest numbers in `metrics.prom`, for a text-file collector.
+    the latest numbers in `metrics.prom`, for a text-file collector. `report` writes a page with
+    pictures, `report.html`, when the job ends.
     """
 
     progress: Literal["auto", "bar", "lines", "none"] = "auto"
@@ -148,6 +149,7 @@ class Observe(Settings):
     tensorboard: bool = True
     mlperf_log: bool = False
     prometheus: bool = False
+    report: bool = True
     profile: tuple[int, int] | None = None
 
     @field_validator("profile")

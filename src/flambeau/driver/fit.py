@@ -57,6 +57,7 @@ from flambeau.driver.spmd import comparable, together
 from flambeau.driver.topology import cluster_of, make_topology, require_room
 from flambeau.errors import CheckpointError, ConfigError, WorkerFailedError, WorkerLostError
 from flambeau.observe import Event, Observer, Observers
+from flambeau.reports.page_file import write_page
 from flambeau.runs import import_folders
 
 Resume = Literal["auto", "always", "never"] | bool
@@ -299,6 +300,17 @@ def _conclude(
     write_atomically(run.report, json.dumps(report, indent=1).encode())
     _observe_dropped(observer, report["rows"])
     _observe_end(observer, outcome, memory)
+    if settings.observe.report:
+        _write_page(run, observer)
+
+
+def _write_page(run: RunDirectory, observer: Observer) -> None:
+    """Write the page for people. A job does not fail because of it."""
+    try:
+        write_page([run.path], run.page)
+    except (OSError, errors.FlambeauError) as error:
+        text = f"{run.page} could not be written: {error}"
+        observer.observe(Event("warning", time.time(), {"text": text}))
 
 
 def _initial_weights(initial: Mapping[str, Any], start: Path | None) -> InitialWeights | None:

@@ -1,8 +1,10 @@
 """What a finished job gives: the model, the numbers, and the means to use them."""
 
 import json
+import platform
 import time
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -11,6 +13,7 @@ from flambeau.config import Cluster, JobSettings
 from flambeau.driver.observers import Memory
 from flambeau.driver.outcome import Outcome
 from flambeau.errors import CheckpointError
+from flambeau.version import __version__
 
 
 def make_report(
@@ -36,6 +39,8 @@ def make_report(
         "step": memory.step,
         **summary,
         **_speed(list(outcome.summaries.values())),
+        **_by_worker(outcome),
+        "versions": _versions(),
         **outcome.coordinator_summary,
         "stopped_early": outcome.stopped_early,
         "metrics": _metrics(outcome, memory),
@@ -105,6 +110,24 @@ def _speed(workers: list[dict[str, Any]]) -> dict[str, Any]:
     }
     own = [each["own_rows"] / each["seconds"] for each in timed if "own_rows" in each]
     return {"seconds_per_step": seconds, **({"rows_per_second": sum(own)} if own else {})}
+
+
+def _by_worker(outcome: Outcome) -> dict[str, Any]:
+    """Return the steps of each worker, and its mean seconds of one."""
+    timed = {rank: each for rank, each in outcome.summaries.items() if each.get("own_steps")}
+    found = {
+        str(rank): {"steps": each["own_steps"], "seconds_per_step": each["seconds_per_step"]}
+        for rank, each in sorted(timed.items())
+    }
+    return {"by_worker": found} if found else {}
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "flambeau": __version__,
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+    }
 
 
 def _served(outcome: Outcome) -> dict[str, Any]:

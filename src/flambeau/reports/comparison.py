@@ -1,7 +1,7 @@
 """What differs between runs: settings, and results."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -67,11 +67,15 @@ def _is_place(name: str) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as text: `8.5 s`, `4:05`, `2:03:04` or `3 days, 2:03:04`."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    text = str(timedelta(seconds=round(seconds)))
-    return text.removeprefix("0:")
+    """Return a time as text in its two largest units: `8.5 s`, `4 min 5 s` or `3 days 2 h`."""
+    if seconds < 59.5:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    whole = round(seconds)
+    counts = (whole // 86400, whole // 3600 % 24, whole // 60 % 60, whole % 60)
+    units = ("day" if counts[0] == 1 else "days", "h", "min", "s")
+    first = next(place for place, count in enumerate(counts) if count)
+    parts = zip(counts[first : first + 2], units[first:], strict=False)
+    return " ".join(f"{count} {unit}" for count, unit in parts if count)
 
 
 def moment(time: float) -> str:

@@ -71,12 +71,14 @@ class History(msgspec.Struct):
     #: Fields of the last `job_start` and of the last `job_end`, which is None while a job runs.
     job: dict[str, Any] = {}
     end: dict[str, Any] | None = None
+    #: The agents of the generation: host, cores, and the roles that it has started.
+    places: list[dict[str, Any]] = []
     progress: Progress | None = None
     #: Step of the first progress without a finite loss.
     loss_lost: int | None = None
     best: Best | None = None
     numbers: Points = msgspec.field(default_factory=lambda: Points(PROGRESS_NUMBERS))
-    checkpoints: Points = msgspec.field(default_factory=lambda: Points([]))
+    checkpoints: Points = msgspec.field(default_factory=lambda: Points(["step"]))
     evaluations: Points = msgspec.field(default_factory=lambda: Points(["seconds"]))
     metrics: dict[str, Points] = {}
     latest_metrics: dict[str, float | None] = {}
@@ -128,6 +130,7 @@ class History(msgspec.Struct):
 
     def _begin_generation(self, event: Event) -> None:
         self.generation = event.fields["number"]
+        self.places = event.fields.get("places", [])
         if self.generation == 0:
             self.parts += 1
             if self.began is not None and event.time - self.latest > _PAUSE_SECONDS:
@@ -168,7 +171,8 @@ class History(msgspec.Struct):
                 known[name].add(self.elapsed, step, math.nan if value is None else float(value))
 
     def _checkpoint(self, event: Event) -> None:
-        self.checkpoints.add(self.elapsed, event.fields["step"])
+        step = event.fields["step"]
+        self.checkpoints.add(self.elapsed, step, step)
 
     def _best(self, event: Event) -> None:
         fields = event.fields

@@ -74,10 +74,10 @@ class RunView:
     @property
     def status(self) -> str:
         """Return "running", how the job ended, or "interrupted" if it could not say so itself."""
+        if self.report is not None:  # a job that begins removes it
+            return str(self.report["status"])
         if self.in_use:
             return "running" if self.history.job else "starting"
-        if self.report is not None:
-            return str(self.report["status"])
         if self.history.end is not None:
             return str(self.history.end["status"])
         return "interrupted" if self.history.began is not None else "not started"

@@ -172,6 +172,12 @@ class Agents:
             return ""
         return self._cluster.describe(agent, known.host)
 
+    def place_fields(self, agent: int, roles: Iterable[RoleSpec]) -> dict[str, Any]:
+        """Return where an agent is, and what it starts, as in the event `generation`."""
+        known = self._known[agent]
+        names = [spec.name for spec in roles]
+        return {"host": known.host, "cores": len(known.cores), "roles": names}
+
     def loss_fields(self, ended: AgentEnded) -> dict[str, Any]:
         """Return the fields of the event `worker_lost` for the loss of an agent."""
         known = None if ended.agent is None else self._known.get(ended.agent)

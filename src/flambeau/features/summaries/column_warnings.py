@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from flambeau.reports.drawing import percent
+
 TRAIN = "train"
 MODERATE, STRONG = 0.1, 0.25
 _MANY_MISSING = 0.5
@@ -77,14 +79,3 @@ def _drift(column: Values) -> Iterator[Values]:
             strength = "strong" if drift["index"] >= STRONG else "moderate"
             text = f"{strength} drift {_PLACES[name]} (index {drift['index']:.2f})"
             yield _warning("drift", text)
-
-
-def percent(share: float) -> str:
-    """Return a share as text; what is not 0 or 1 is not shown as such."""
-    if share in (0, 1):
-        return f"{share:.0%}"
-    if share < 0.001:
-        return "under 0.1%"
-    if share > 0.999:
-        return "over 99.9%"
-    return f"{share:.1%}" if share < 0.1 or share > 0.9 else f"{share:.0%}"

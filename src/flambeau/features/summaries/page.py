@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from flambeau.features.summaries.column_warnings import percent, unseen_share
+from flambeau.features.summaries.column_warnings import unseen_share
 from flambeau.features.summaries.page_style import STYLE
-from flambeau.features.summaries.pictures import SUBSETS, number, picture
+from flambeau.features.summaries.pictures import SUBSETS, picture
+from flambeau.reports.document import document
+from flambeau.reports.drawing import number, percent
 
 Values = dict[str, Any]
 
@@ -43,15 +45,7 @@ def page(statistics: Mapping[str, Any], title: str) -> str:
         *_section("Features", "feature", features),
         *_section("Raw columns", "raw", raw),
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
-        "style-src 'unsafe-inline'\">"
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
+    return document(title, "\n".join(body), style=STYLE)
 
 
 def _head(statistics: Mapping[str, Any], features: int, raw: int) -> Iterator[str]:

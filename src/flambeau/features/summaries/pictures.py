@@ -1,8 +1,9 @@
 """Small pictures of columns, as SVG: a histogram, or bars of the most frequent values."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
+
+from flambeau.reports.drawing import caption, number, percent, svg
 
 SUBSETS = ("train", "valid", "test")
 _WIDTH, _LEFT, _RIGHT = 320, 36, 6
@@ -21,28 +22,6 @@ def picture(column: Values) -> str:
     if "histogram" in column and not (all_shown and top):
         return _histogram(column["histogram"])
     return _bars(column) if top else ""
-
-
-def number(value: Any) -> str:
-    """Return a value as short text: a number with four digits, thousands as k, M and so on."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    size = abs(value)
-    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if unit <= size < 1e15:
-            return f"{value / (1e3 if unit == 1e4 else unit):.4g}{name}"
-    return f"{value:.4g}" if isinstance(value, float) or size >= 1e15 else f"{value:,}"
-
-
-def _svg(height: float, label: str, marks: Sequence[str]) -> str:
-    return (
-        f'<svg viewBox="0 0 {_WIDTH} {height:g}" role="img" aria-label="{escape(label)}">'
-        f"{''.join(marks)}</svg>"
-    )
-
-
-def _text(x: float, y: float, text: str, kind: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{kind}">{escape(text)}</text>'
 
 
 def _histogram(found: Values) -> str:
@@ -71,15 +50,15 @@ def _histogram(found: Values) -> str:
             marks.append(f'<polyline class="{name}" points="{" ".join(points)}"/>')
     marks += _ticks(bounds, step, bottom)
     scale = ", logarithmic scale" if found["scale"] == "log" else ""
-    return _svg(110, f"histogram from {bounds[0]} to {bounds[-1]}{scale}", marks)
+    return svg(_WIDTH, 110, f"histogram from {bounds[0]} to {bounds[-1]}{scale}", marks)
 
 
 def _frame(top: float, bottom: float, highest: float) -> str:
     right = _WIDTH - _RIGHT
     lines = [f'<path class="axis" d="M{_LEFT} {top}H{right}M{_LEFT} {bottom}H{right}"/>']
     lines += [
-        _text(_LEFT - 4, top + 4, percent_of(highest), "end"),
-        _text(_LEFT - 4, bottom, "0", "end"),
+        caption(_LEFT - 4, top + 4, percent(highest), "end"),
+        caption(_LEFT - 4, bottom, "0", "end"),
     ]
     return "".join(lines)
 
@@ -89,8 +68,8 @@ def _ticks(bounds: Sequence[Any], step: float, bottom: float) -> list[str]:
     last = len(bounds) - 1
     if isinstance(bounds[0], str):  # times, to the minute
         return [
-            _text(_LEFT, bottom + 14, bounds[0][:16]),
-            _text(_LEFT + last * step, bottom + 14, bounds[last][:16], "end"),
+            caption(_LEFT, bottom + 14, bounds[0][:16]),
+            caption(_LEFT + last * step, bottom + 14, bounds[last][:16], "end"),
         ]
     places: Sequence[float] = (0, last // 2, last)
     named = [(place, number(bounds[int(place)])) for place in places]
@@ -100,7 +79,7 @@ def _ticks(bounds: Sequence[Any], step: float, bottom: float) -> list[str]:
         named = [(place + 0.5, number(int(bounds[place] + 0.5))) for place in whole]
     ends: dict[float, str] = {0: "start", last: "end"}
     return [
-        _text(_LEFT + place * step, bottom + 14, text, ends.get(place, "middle"))
+        caption(_LEFT + place * step, bottom + 14, text, ends.get(place, "middle"))
         for place, text in named
     ]
 
@@ -112,17 +91,17 @@ def _bars(column: Values) -> str:
     shares = {name: _shares(subsets[name], shown) for name in SUBSETS if name in subsets}
     shares = {name: found for name, found in shares.items() if found}
     highest = max([value for found in shares.values() for value in found.values()]) or 1.0
-    left, right = 116.0, _WIDTH - 42.0
+    left, right = 116.0, _WIDTH - 58.0
     marks = []
     for place, each in enumerate(shown):
         y, value = place * _BAR, shares["train"][str(each["value"])]
         width = max(1.0, (right - left) * value / highest)
         bar = f'width="{width:.1f}" height="{_BAR - 4}"'
-        marks.append(_text(left - 5, y + 12, _name(each["value"]), "end"))
+        marks.append(caption(left - 5, y + 12, _name(each["value"]), "end"))
         marks.append(f'<rect class="train" x="{left}" y="{y + 2}" {bar}/>')
         marks += _marks(shares, str(each["value"]), left, (right - left) / highest, y + _BAR / 2)
-        marks.append(_text(_WIDTH - 2, y + 12, percent_of(value), "end"))
-    return _svg(len(shown) * _BAR + 2, "bars of the most frequent values", marks)
+        marks.append(caption(_WIDTH - 2, y + 12, percent(value), "end"))
+    return svg(_WIDTH, len(shown) * _BAR + 2, "bars of the most frequent values", marks)
 
 
 def _marks(shares: Values, name: str, left: float, scale: float, y: float) -> list[str]:
@@ -150,10 +129,3 @@ def _shares(subset: Values, shown: Sequence[Values]) -> dict[str, float]:
 def _name(value: Any) -> str:
     text = '""' if value == "" else number(value)
     return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"
-
-
-def percent_of(part: float) -> str:
-    """Return a share as a percentage with two digits or so."""
-    if part and part < 0.0005:
-        return "<0.1%"
-    return f"{part:.1%}" if part < 0.1 else f"{part:.0%}"

@@ -14,7 +14,7 @@ import pytest
 import flambeau as fb
 import flambeau.features as ft
 from flambeau.features.preparing.prepared import Prepared
-from flambeau.features.summaries.pictures import number
+from flambeau.reports.drawing import number
 
 EVIL = "<script>alert('\"&')</script>"
 QUIET: dict[str, Any] = {"cluster": fb.Local(1), "observe": {"progress": "none"}}

@@ -1,0 +1,45 @@
+"""Where the time of a step went, by worker."""
+
+from collections.abc import Mapping
+
+from flambeau.reports.run_view import RunView
+
+#: Parts of a step in the order in which they are shown, and what they are.
+PARTS = {
+    "data": "waiting for rows",
+    "dense": "forward, backward, all-reduce and optimizer",
+    "compute": "all but waiting",
+    "sparse": "look-ups and gradients of tables",
+    "wait": "waiting for servers",
+    "communication": "waiting for other processes",
+}
+
+
+def step_seconds(run: RunView) -> dict[str, Mapping[str, float]]:
+    """Return mean seconds of a step by part, for each worker and for all; empty if unknown.
+
+    While a job runs, only what the workers have in common is known, of their last steps.
+    """
+    report = run.report or {}
+    if "seconds_per_step" in report:
+        by_worker = report.get("by_worker", {})
+        each = {f"worker {rank}": own["seconds_per_step"] for rank, own in by_worker.items()}
+        return {**each, "all workers": report["seconds_per_step"]}
+    progress = run.history.progress
+    if progress is None:
+        return {}
+    found = {
+        "data": progress.data_seconds,
+        "compute": progress.compute_seconds,
+        "communication": progress.communication_seconds,
+    }
+    return {"all workers, lately": {name: value or 0.0 for name, value in found.items()}}
+
+
+def share_of(run: RunView, part: str) -> float:
+    """Return the share that a part has in the time of a step; 0 if it is unknown."""
+    known = step_seconds(run)
+    if not known:
+        return 0.0
+    parts = known[next(reversed(known))]
+    return parts.get(part, 0.0) / (sum(parts.values()) or 1.0)
