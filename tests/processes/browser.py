@@ -128,7 +128,8 @@ class Browser:
         return message
 
     def close(self) -> None:
-        """Close the pipes, which ends the browser."""
+        """End the browser, which removes its temporary files, and close the pipes."""
+        self.send("Browser.close")
         self._commands.close()
         self._answers.close()
 
@@ -158,6 +159,9 @@ def open_browser(profile: Path) -> Iterator[Browser]:
     try:
         yield browser
     finally:
-        browser.close()
-        process.terminate()
-        process.wait(PATIENCE)
+        try:
+            browser.close()
+            process.wait(PATIENCE)
+        finally:
+            process.kill()
+            process.wait()

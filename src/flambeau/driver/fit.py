@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import json
 import signal
 import sys
 import time
@@ -20,7 +19,6 @@ from flambeau.checkpoint import (
     repair_pointers,
     resolve,
 )
-from flambeau.checkpoint.durable import write_atomically
 from flambeau.checkpoint.new_run import new_run_directory
 from flambeau.checkpoint.run_directory import explained
 from flambeau.config import (
@@ -46,18 +44,18 @@ from flambeau.coordination.failures import Cause, Failure
 from flambeau.coordination.payloads import InitialWeights, TrainingPayload
 from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.data.data_loaders import is_data_loader, taken_over
+from flambeau.driver.conclusion import conclude
 from flambeau.driver.elsewhere import is_elsewhere
 from flambeau.driver.job_packager import JobPackager
 from flambeau.driver.label_mapping import with_label_map
 from flambeau.driver.launching import run_topology
 from flambeau.driver.observers import Memory, make_observers
 from flambeau.driver.outcome import Outcome
-from flambeau.driver.result import Result, make_report
+from flambeau.driver.result import Result
 from flambeau.driver.spmd import comparable, together
 from flambeau.driver.topology import cluster_of, make_topology, require_room
 from flambeau.errors import CheckpointError, ConfigError, WorkerFailedError, WorkerLostError
 from flambeau.observe import Event, Observer, Observers
-from flambeau.reports.page_file import write_page
 from flambeau.runs import import_folders
 
 Resume = Literal["auto", "always", "never"] | bool
@@ -251,7 +249,7 @@ def _run_job(
     try:
         for text in filter(None, (recognised, forgotten)):
             observer.observe(Event("warning", started, {"text": text}))
-        with _reported(partial(_conclude, run, settings, observer, memory, started), memory):
+        with _reported(partial(conclude, run, settings, observer, memory, started), memory):
             outcome = run_topology(
                 make_topology(run, settings, resumes=goes_on, initial=start),
                 settings.cluster,
@@ -263,7 +261,7 @@ def _run_job(
                 graceful=True,
             )
         prune(run, settings.checkpoints.keep)
-        _conclude(run, settings, observer, memory, started, outcome)
+        conclude(run, settings, observer, memory, started, outcome)
     finally:
         observer.close()
     _raise_if_failed(outcome, run, memory, settings.recovery)
@@ -287,32 +285,6 @@ def _reported(conclude: Callable[[Outcome], None], memory: Memory) -> Iterator[N
         raise
 
 
-def _conclude(
-    run: RunDirectory,
-    settings: JobSettings,
-    observer: Observer,
-    memory: Memory,
-    started: float,
-    outcome: Outcome,
-) -> None:
-    """Write how the job ended, for people and programs."""
-    report = make_report(outcome, memory, settings, started)
-    write_atomically(run.report, json.dumps(report, indent=1).encode())
-    _observe_dropped(observer, report["rows"])
-    _observe_end(observer, outcome, memory)
-    if settings.observe.report:
-        _write_page(run, observer)
-
-
-def _write_page(run: RunDirectory, observer: Observer) -> None:
-    """Write the page for people. A job does not fail because of it."""
-    try:
-        write_page([run.path], run.page)
-    except (OSError, errors.FlambeauError) as error:
-        text = f"{run.page} could not be written: {error}"
-        observer.observe(Event("warning", time.time(), {"text": text}))
-
-
 def _initial_weights(initial: Mapping[str, Any], start: Path | None) -> InitialWeights | None:
     if not initial:
         return None
@@ -326,27 +298,6 @@ def _initial_checkpoint(reference: str) -> Path:
     if not path.is_dir():
         raise CheckpointError(f"init_from: there is no run {path}")
     return resolve(RunDirectory(path), which).resolve()
-
-
-def _observe_dropped(observer: Observer, rows: dict[str, int]) -> None:
-    if rows["dropped"]:
-        text = (
-            f"{rows['dropped']:,} of {rows['read']:,} rows changed nothing: their gradients came "
-            "too late for their round, or were not finite; see report.json"
-        )
-        observer.observe(Event("warning", time.time(), {"text": text}))
-
-
-def _observe_end(observer: Observer, outcome: Outcome, memory: Memory) -> None:
-    error = outcome.failure.message if outcome.failure else None
-    known = {"step": memory.step} | outcome.summaries.get(0, {}) | outcome.coordinator_summary
-    fields = {
-        "status": outcome.ending,
-        "step": known["step"],
-        "error": error,
-        "metrics": memory.metrics,
-    }
-    observer.observe(Event("job_end", time.time(), fields))
 
 
 def _raise_if_failed(

@@ -98,8 +98,8 @@ class RunView:
     @property
     def workers(self) -> int | None:
         """Return the number of workers; None if the job has not started and they are not fixed."""
-        given = (self.settings.get("cluster") or {}).get("workers")
-        found = (self.report or self.history.job).get("workers") or given
+        places = (self.report, self.history.job, self.settings.get("cluster"))
+        found = next((place["workers"] for place in places if place and place.get("workers")), None)
         return None if found is None else int(found)
 
     @property

@@ -7,10 +7,11 @@ import pytest
 
 from flambeau.checkpoint import RunDirectory
 from flambeau.config import CodeRef, FileData, JobSettings
+from flambeau.driver.conclusion import _write_page
 from flambeau.driver.observers import Memory
 from flambeau.driver.outcome import Outcome
 from flambeau.driver.result import make_report
-from flambeau.observe import Event, EventLog
+from flambeau.observe import Event, EventLog, read_events
 
 SETTINGS = JobSettings(model=CodeRef(path="m:thing"), train=FileData(path="x"), batch_size=4)
 
@@ -138,3 +139,24 @@ def test_workers_that_keep_in_step_know_the_rows_of_all() -> None:
 def test_what_only_the_report_needs_is_not_in_it() -> None:
     assert not {"own_rows", "own_steps"} & set(report(worker(5, 1.0, own_rows=1)))
     assert "seconds_per_step" not in report()
+
+
+def test_the_steps_of_each_worker_are_told_apart() -> None:
+    parts = [{"data": 0.1, "dense": 0.3}, {"data": 0.5, "dense": 0.3}]
+    summaries = [{"own_steps": 10 * k, "seconds_per_step": each} for k, each in enumerate(parts, 1)]
+    found = report(*summaries)["by_worker"]
+    assert found["0"] == {"steps": 10, "seconds_per_step": parts[0]}
+    assert found["1"] == {"steps": 20, "seconds_per_step": parts[1]}
+
+
+def test_the_report_names_versions() -> None:
+    assert report()["versions"].keys() == {"flambeau", "python", "torch"}
+
+
+def test_a_page_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "events.jsonl")
+    _write_page(RunDirectory(tmp_path / "gone"), log)
+    log.close()
+    (event,) = read_events(tmp_path / "events.jsonl")
+    assert event.kind == "warning"
+    assert "report.html could not be written: " in event.fields["text"]
