@@ -29,6 +29,9 @@ The kinds of events and their fields:
                  outcome_<what became of gradients>, ids_seen, ids_distinct, prefetch_hits,
                  prefetch_misses, pull_seconds_p50, pull_seconds_p99, requests_resent, updates_lost
                  (with servers that were replaced)
+    worker       every 10 seconds from each worker: rank, steps (of its own, since its start),
+                 seconds_per_step {data, dense, sparse, wait} (the mean of these steps),
+                 memory_bytes (the most it has had)
     exception    rank, role, error (its type), text, traceback (with all frames)
     worker_lost  rank, role ("worker", "server" or "evaluator"), reason, cause ("exception",
                  "died", "silent", "stuck", "deadlock" or "lost_peer"); when an agent was

@@ -73,6 +73,8 @@ class History(msgspec.Struct):
     end: dict[str, Any] | None = None
     #: The agents of the generation: host, cores, and the roles that it has started.
     places: list[dict[str, Any]] = []
+    #: Fields of the last `worker` event of each rank.
+    workers: dict[int, dict[str, Any]] = {}
     progress: Progress | None = None
     #: Step of the first progress without a finite loss.
     loss_lost: int | None = None
@@ -185,6 +187,9 @@ class History(msgspec.Struct):
     def _client(self, event: Event) -> None:
         self.served.add_client(event, self.elapsed, self.step)
 
+    def _worker(self, event: Event) -> None:
+        self.workers[event.fields["rank"]] = event.fields
+
     def _worker_lost(self, event: Event) -> None:
         fields = event.fields
         host = f" on {fields['host']}" if fields.get("host") else ""
@@ -218,6 +223,7 @@ HANDLERS: dict[str, Callable[[History, Event], None]] = {
     "best": History._best,
     "server": History._server,
     "client": History._client,
+    "worker": History._worker,
     "worker_lost": History._worker_lost,
     "restart": History._restart,
     "exception": History._exception,

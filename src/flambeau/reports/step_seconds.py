@@ -18,13 +18,16 @@ PARTS = {
 def step_seconds(run: RunView) -> dict[str, Mapping[str, float]]:
     """Return mean seconds of a step by part, for each worker and for all; empty if unknown.
 
-    While a job runs, only what the workers have in common is known, of their last steps.
+    While a job runs, it is what workers have reported of late.
     """
     report = run.report or {}
+    by_worker = report.get("by_worker") or dict(sorted(run.history.workers.items()))
+    each = {f"worker {rank}": own["seconds_per_step"] for rank, own in by_worker.items()}
     if "seconds_per_step" in report:
-        by_worker = report.get("by_worker", {})
-        each = {f"worker {rank}": own["seconds_per_step"] for rank, own in by_worker.items()}
         return {**each, "all workers": report["seconds_per_step"]}
+    if each:
+        steps = {f"worker {rank}": own["steps"] for rank, own in by_worker.items()}
+        return {**each, "all workers": _mean(each, steps)}
     progress = run.history.progress
     if progress is None:
         return {}
@@ -34,6 +37,13 @@ def step_seconds(run: RunView) -> dict[str, Mapping[str, float]]:
         "communication": progress.communication_seconds,
     }
     return {"all workers, lately": {name: value or 0.0 for name, value in found.items()}}
+
+
+def _mean(each: dict[str, Mapping[str, float]], steps: dict[str, int]) -> dict[str, float]:
+    """Return the mean over the steps of all workers."""
+    total = sum(steps.values()) or 1
+    parts = next(iter(each.values()))
+    return {part: sum(each[name][part] * steps[name] for name in each) / total for part in parts}
 
 
 def share_of(run: RunView, part: str) -> float:

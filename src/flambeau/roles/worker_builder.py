@@ -21,10 +21,10 @@ from flambeau.data.source import Source, StreamedSource
 from flambeau.data.sources.shared_files import located
 from flambeau.embeddings.attach import begin_without_rows, tables_of
 from flambeau.roles import worker_checkpoints
-from flambeau.roles.client_reports import ClientReports
 from flambeau.roles.worker_checkpoints import WorkerCheckpoints
 from flambeau.roles.worker_context import WorkerContext
 from flambeau.roles.worker_evaluation import held_out_evaluation
+from flambeau.roles.worker_reports import WorkerReports
 from flambeau.roles.worker_strategy import make_strategy
 from flambeau.runs import open_data, open_model
 from flambeau.runs.dry_run import dry_run
@@ -43,6 +43,7 @@ from flambeau.training.parts import TrainingParts
 from flambeau.training.profiling import Profiler
 from flambeau.training.schedules import LearningRate, build_schedule
 from flambeau.training.step import OwnStep, StandardStep, Step, StepContext
+from flambeau.training.step_times import StepTimes
 from flambeau.training.train_metrics import TrainMetrics
 
 
@@ -105,7 +106,8 @@ class WorkerBuilder:
         optimizers = self.optimizers(model)
         strategy = make_strategy(context, model, optimizers.first_rate)
         forward = strategy.attach(model, optimizers.by_name, own_step=settings.step is not None)
-        reports = ClientReports(context.coordinator, strategy)
+        times = StepTimes(strategy.table_seconds)
+        reports = WorkerReports(context.coordinator, strategy, times)
         parts = TrainingParts(
             model=model,
             optimizers=optimizers.by_name,
@@ -118,6 +120,7 @@ class WorkerBuilder:
             evaluate=self.evaluation(model, exact_rows),
             saving=worker_checkpoints.NotYet(),
             report=context.coordinator.report,
+            times=times,
             device=context.device,
         )
         randomness.seed_all(settings.seed, context.group.rank)

@@ -13,7 +13,6 @@ from flambeau.training.loop import Status
 from flambeau.training.milestones import Milestones
 from flambeau.training.parts import TrainingParts
 from flambeau.training.position import Position
-from flambeau.training.step_times import StepTimes
 from flambeau.training.task_feed import BatchReport, TaskBatch, TaskFeed
 
 
@@ -35,7 +34,7 @@ class AsyncTrainer:
         self.milestones = Milestones(settings, parts, position, best)
         #: Called with each sync point, before its evaluation and checkpoint.
         self.on_sync_point: Callable[[SyncPoint], None] = lambda sync_point: None
-        self.times = StepTimes(parts.strategy.table_seconds)
+        self.times = parts.times
         self._asked: float = 0.0
         self._wants_stop = False
         self._updates = position.step

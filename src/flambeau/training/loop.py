@@ -17,7 +17,6 @@ from flambeau.training.milestones import Milestones
 from flambeau.training.parts import TrainingParts
 from flambeau.training.position import Position
 from flambeau.training.pulse import Pulse
-from flambeau.training.step_times import StepTimes
 
 Item = TypeVar("Item")
 
@@ -65,7 +64,7 @@ class Trainer:
         self.position = position
         self.milestones = Milestones(settings, parts, position, best)
         self._pulse = pulse
-        self.times = StepTimes(parts.strategy.table_seconds)
+        self.times = parts.times
         self._template: Batch | None = None
         self._stop = False
         self._beat_time = time.perf_counter()

@@ -14,6 +14,7 @@ from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.evaluation import Scores
 from flambeau.training.schedules import LearningRate
 from flambeau.training.step import Step
+from flambeau.training.step_times import StepTimes
 
 
 class Saving(Protocol):
@@ -38,4 +39,5 @@ class TrainingParts:
     evaluate: Callable[[], Scores] | None
     saving: Saving
     report: Callable[..., None]
+    times: StepTimes
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))

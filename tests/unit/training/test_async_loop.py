@@ -28,6 +28,7 @@ from flambeau.training.parts import TrainingParts
 from flambeau.training.position import Position
 from flambeau.training.schedules import FactorSchedule
 from flambeau.training.step import StandardStep
+from flambeau.training.step_times import StepTimes
 from flambeau.training.task_feed import BatchReport, TaskBatch
 
 Item = TaskBatch | SyncPoint
@@ -162,6 +163,7 @@ class Training:
             evaluate=self._evaluate if self.losses is not None else None,
             saving=self,
             report=lambda kind, **fields: self.events.append(kind),
+            times=StepTimes(self.strategy.table_seconds),
         )
         settings = JobSettings(
             model=CodeRef(path="m:Model"),

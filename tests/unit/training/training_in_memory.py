@@ -29,6 +29,7 @@ from flambeau.training.position import Position
 from flambeau.training.pulse import CollectivePulse
 from flambeau.training.schedules import LearningRate
 from flambeau.training.step import StandardStep
+from flambeau.training.step_times import StepTimes
 
 ROWS, BATCH = 10, 4  # three steps an epoch
 SHAPE = Shape(("x", "y"))
@@ -162,6 +163,7 @@ class Training:
             evaluate=self._evaluate if scores is not None else None,
             saving=self.saves,
             report=lambda kind, **fields: self.events.append((kind, fields)),
+            times=StepTimes(strategy.table_seconds),
         )
         best = Best(job.checkpoints.best, job.checkpoints.mode) if scores is not None else None
         loader = loader or IndexedLoader(source, plan, 0, binder, None, Loading(), 0)
