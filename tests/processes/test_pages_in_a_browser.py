@@ -145,4 +145,4 @@ def test_a_run_is_watched_from_before_its_beginning_to_its_end(tab: Tab, tmp_pat
     finally:
         for process in (watching, training):
             process.kill()
-            process.wait()
+            process.communicate()

@@ -57,8 +57,13 @@ def train(
 
 def show_result(result: "Result") -> None:
     """The final metrics, and where to look."""
+    from flambeau.checkpoint import RunDirectory
+
     for name, value in result.metrics.items():
         typer.echo(f"{name}: {value:.6g}")
     typer.echo(f"run directory: {result.run_dir}")
+    page = RunDirectory(result.run_dir).page
+    if page.is_file():
+        typer.echo(f"page:          {page}")
     typer.echo(f"curves:        tensorboard --logdir {result.run_dir}/tensorboard")
     typer.echo(f"use it:        flambeau predict {result.run_dir} DATA --out scores.parquet")

@@ -32,7 +32,8 @@ class Scale:
         """Return the pixel of a value."""
         low, high = self.low, self.high
         if self.log:
-            low, high, value = math.log10(low), math.log10(high), math.log10(value)
+            value = math.log10(max(value, low))
+            low, high = math.log10(low), math.log10(high)
         return self.begin + (self.end - self.begin) * (value - low) / (high - low)
 
 

@@ -16,6 +16,8 @@ _WIDTH, _HEIGHT = 400, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 12, 12, 36
 #: Points that are few enough to be marked each.
 _MARKED = 60
+#: Numbers so many times greater than most others make a scale logarithmic, even with zeros.
+_FAR = 50.0
 #: Lines that differ in colour; more differ in their dashes.
 COLOURS = 7
 
@@ -86,6 +88,8 @@ def chart(title: str, unit: str, lines: Sequence[Line], *, may_be_log: bool = Fa
     low = min(float(line.points.lows.min()) for line in shown)
     high = max(float(line.points.highs.max()) for line in shown)
     top, bottom = _TOP, _HEIGHT - _BOTTOM
+    if may_be_log and low <= 0:
+        low = _least_shown(shown, low, high)
     upward = number_scale(low, high, bottom, top, may_be_log=may_be_log)
     notes = ", ".join(filter(None, [unit, "logarithmic scale" if upward.log else ""]))
     heading = f"<h3>{escape(title)}</h3>" + (f"<small>{escape(notes)}</small>" if notes else "")
@@ -93,6 +97,18 @@ def chart(title: str, unit: str, lines: Sequence[Line], *, may_be_log: bool = Fa
     thinned = any(line.points.is_thinned for line in shown)
     band = "<small>Line: mean; band: least to greatest.</small>" if thinned else ""
     return f'<article>{heading}{pictures}<p class="read" aria-live="off"></p>{band}</article>'
+
+
+def _least_shown(lines: Sequence[Line], low: float, high: float) -> float:
+    """Return where a logarithmic scale begins if few numbers are far above the others.
+
+    Numbers below that, such as 0, are at the lower end.
+    """
+    means = np.concatenate([line.points.means for line in lines])
+    positive = means[means > 0]
+    if not len(positive) or high < _FAR * float(np.median(positive)):
+        return low
+    return max(float(positive.min()), high / 1e5)
 
 
 def key(names: Sequence[str]) -> str:

@@ -196,7 +196,7 @@ def _step_times(run: RunView) -> str:
         Line(part, scaled(run.history.numbers.thinned(f"{part}_seconds"), 1000.0), place)
         for place, part in enumerate(parts)
     ]
-    drawn = chart.chart("Step time", "milliseconds per step", lines)
+    drawn = chart.chart("Step time", "milliseconds per step", lines, may_be_log=True)
     return drawn.replace("</h3>", f"</h3>{chart.key(parts)}", 1)
 
 
@@ -218,7 +218,7 @@ def _served(run: RunView) -> Iterator[str]:
     cards = [
         chart.chart("Pushes", "per second, by server", pushes),
         chart.chart("Staleness", "updates, mean by server", stale),
-        chart.chart("Slow pulls", "milliseconds; 99 of 100 are faster", slow),
+        chart.chart("Slow pulls", "milliseconds; 99 of 100 are faster", slow, may_be_log=True),
         chart.chart("Rows of tables", "all tables", [Line("rows", sizes.thinned("rows"), 0)]),
         _memory(sizes),
         tables.staleness_bars(served.staleness()),

@@ -54,6 +54,8 @@ class RunView:
         path = model.get("path") or model.get("value") or ""
         if not model.get("path") and index.is_file():
             path = json.loads(index.read_bytes()).get("model", {}).get("type", path)
+        if path == "flambeau.models:build":  # ours, by their names
+            path = model["args"].get("name", path)
         return str(path).replace(":", ".").rpartition(".")[2]
 
     @cached_property

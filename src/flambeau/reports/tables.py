@@ -85,7 +85,7 @@ def _stack(name: str, parts: Mapping[str, float], longest: float) -> str:
     marks, x = [], 0.0
     whole = sum(parts.values()) or 1.0
     for part in PARTS:
-        seconds = parts.get(part, 0.0)
+        seconds = max(0.0, parts.get(part, 0.0))
         width = 1000 * seconds / longest
         title = f"{part}: {milliseconds(seconds)}, {percent(seconds / whole)}"
         marks.append(

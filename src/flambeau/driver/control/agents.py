@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import socket
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,7 @@ import msgspec
 
 from flambeau.clusters.base import AgentEnded, Cluster, Launch
 from flambeau.clusters.file_transfer.carrier import Carrier, Send
+from flambeau.clusters.local import LOOPBACK
 from flambeau.config.plural import number_of
 from flambeau.coordination.failures import Cause
 from flambeau.coordination.file_messages import (
@@ -176,7 +178,8 @@ class Agents:
         """Return where an agent is, and what it starts, as in the event `generation`."""
         known = self._known[agent]
         names = [spec.name for spec in roles]
-        return {"host": known.host, "cores": len(known.cores), "roles": names}
+        host = socket.gethostname() if known.host == LOOPBACK else known.host
+        return {"host": host, "cores": len(known.cores), "roles": names}
 
     def loss_fields(self, ended: AgentEnded) -> dict[str, Any]:
         """Return the fields of the event `worker_lost` for the loss of an agent."""
