@@ -21,6 +21,7 @@ from flambeau.cli.report import report, watch
 from flambeau.cli.run import run
 from flambeau.cli.runs import diff, runs
 from flambeau.cli.tables import tables
+from flambeau.cli.top import top
 from flambeau.cli.train import train
 from flambeau.version import __version__
 
@@ -69,6 +70,7 @@ app.command()(runs)
 app.command()(diff)
 app.command()(report)
 app.command()(watch)
+app.command()(top)
 app.command()(evaluate)
 app.command()(predict)
 app.command()(export)

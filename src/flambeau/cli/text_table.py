@@ -5,6 +5,8 @@ from typing import Any
 
 import typer
 
+from flambeau.reports.plain_text import printable
+
 #: Longer values are cut.
 MOST_CHARACTERS = 60
 
@@ -16,6 +18,8 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     console = Console()
+    columns = [printable(column) for column in columns]
+    rows = [[printable(cell) for cell in row] for row in rows]
     if console.is_terminal:
         shown = Table()
         for column in columns:
@@ -26,13 +30,8 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     for row in (columns, *rows):
-        cells = (one_line(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
-
-
-def one_line(text: str) -> str:
-    """Return a text without line breaks and control characters."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def as_text(value: Any) -> str:
