@@ -45,6 +45,8 @@ class RunDirectory:
         self.events = self.path / "events.jsonl"
         #: What `events` amounts to up to some line, so that long runs open quickly.
         self.digest = self.path / "events.digest"
+        #: Asks the driver for the Python stacks of all processes, while it is there.
+        self.stacks_request = self.path / ".stacks-request"
         #: What people look at in a browser.
         self.page = self.path / "report.html"
         self.tensorboard = self.path / "tensorboard"

@@ -20,6 +20,7 @@ from flambeau.cli.prepare import prepare
 from flambeau.cli.report import report, watch
 from flambeau.cli.run import run
 from flambeau.cli.runs import diff, runs
+from flambeau.cli.stacks import stacks
 from flambeau.cli.tables import tables
 from flambeau.cli.top import top
 from flambeau.cli.train import train
@@ -71,6 +72,7 @@ app.command()(diff)
 app.command()(report)
 app.command()(watch)
 app.command()(top)
+app.command()(stacks)
 app.command()(evaluate)
 app.command()(predict)
 app.command()(export)

@@ -237,6 +237,7 @@ def _run_job(
     import_folders.remember(run.code)
     start = _initial_checkpoint(initial["run"]) if initial and not goes_on else None
     run.report.unlink(missing_ok=True)
+    run.stacks_request.unlink(missing_ok=True)
     memory = Memory()
     forgotten = memory.recall(run)
     observer = Observers([make_observers(settings.observe, run, memory), *watching])

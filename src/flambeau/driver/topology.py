@@ -44,7 +44,8 @@ def cluster_of(given: Cluster | None) -> Cluster:
 class Topology:
     """Which roles a job has, how they are conducted, and what a generation goes on from.
 
-    `labels` are the columns with labels.
+    `labels` are the columns with labels. While there is a file `stacks_request`, somebody wants to
+    see the Python stacks of all processes.
     """
 
     workers: int
@@ -55,6 +56,7 @@ class Topology:
     starts: StartingPoints = field(default_factory=StartingPoints)
     carrier: Carrier | None = None
     labels: tuple[str, ...] = ()
+    stacks_request: Path | None = None
 
     @property
     def roles(self) -> list[Role]:
@@ -87,6 +89,7 @@ def make_topology(
         starts=StartingPoints(run, resumes=resumes),
         carrier=make_carrier(run, settings.cluster, settings.checkpoints.keep, initial),
         labels=settings.binding.labels,
+        stacks_request=run.stacks_request,
     )
 
 

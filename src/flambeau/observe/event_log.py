@@ -35,9 +35,13 @@ class EventLog(Observer):
         self._file.close()
 
 
-def read_events(path: str | Path) -> Iterator[Event]:
-    """The events of a log, in order; a last line that is still being written is left out."""
+def read_events(path: str | Path, begin: int = 0) -> Iterator[Event]:
+    """The events of a log, in order; a last line that is still being written is left out.
+
+    `begin` is the byte where a line begins.
+    """
     with Path(path).open("rb") as lines:
+        lines.seek(begin)
         for number, line in enumerate(lines, start=1):
             if line.endswith(b"\n"):
                 yield _parse(line, f"{path}, line {number}")

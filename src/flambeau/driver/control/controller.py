@@ -44,6 +44,7 @@ from flambeau.driver.control.phases import Action, Phase, Trigger
 from flambeau.driver.control.restarts import Replacement
 from flambeau.driver.control.running_job import RunningJob
 from flambeau.driver.control.signals import Wish
+from flambeau.driver.control.stacks_requests import StacksRequests
 from flambeau.driver.control.stall_watch import StallWatch
 from flambeau.driver.outcome import Outcome
 from flambeau.driver.topology import Topology
@@ -99,6 +100,7 @@ class Controller:
         self._rendezvous = Rendezvous(self._server.send)
         self._last_words: dict[RoleSpec, float] = {}
         self._stall_watch = StallWatch(recovery, self._show_stacks, clock())
+        self._stacks_requests = StacksRequests(topology.stacks_request, self._show_stacks)
         self._ticked = clock()
 
     @property
@@ -240,6 +242,7 @@ class Controller:
             self._job.agents.forgive(held_up)
             self._job.members.forgive(held_up, now)
         self._job.coordinator.tick(now)
+        self._stacks_requests.answer(self._job.members, now)
         self._notice_signals(now)
         self._lost.notice()
         self._lost.restart_due()
