@@ -9,7 +9,7 @@ The kinds of events and their fields:
                  in files of all agents
     places       places {name: {agents (numbers), reaches_driver ("directly" or "through ssh")}}:
                  where agents are started, if the cluster knows (Ssh)
-    generation   number, places (of each agent: host, cores, roles that it starts)
+    generation   number, started (of each agent: host, cores, roles that it starts)
     epoch_start  epoch
     epoch_end    epoch
     progress     step, epoch, steps_total, rows (so far), rows_per_second (all workers), loss, lr,

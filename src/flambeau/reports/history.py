@@ -72,7 +72,7 @@ class History(msgspec.Struct):
     job: dict[str, Any] = {}
     end: dict[str, Any] | None = None
     #: The agents of the generation: host, cores, and the roles that it has started.
-    places: list[dict[str, Any]] = []
+    started: list[dict[str, Any]] = []
     #: Fields of the last `worker` event of each rank.
     workers: dict[int, dict[str, Any]] = {}
     progress: Progress | None = None
@@ -132,7 +132,7 @@ class History(msgspec.Struct):
 
     def _begin_generation(self, event: Event) -> None:
         self.generation = event.fields["number"]
-        self.places = event.fields.get("places", [])
+        self.started = event.fields.get("started", [])
         if self.generation == 0:
             self.parts += 1
             if self.began is not None and event.time - self.latest > _PAUSE_SECONDS:

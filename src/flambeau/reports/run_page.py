@@ -249,9 +249,9 @@ def _asked(run: RunView) -> Iterator[str]:
     if report.get("versions"):
         facts = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
         yield f"<h2>Where it ran</h2><p>{escape(facts)}</p>"
-    places = run.history.places
-    if places:
-        rows = [(p["host"], p["cores"], ", ".join(p["roles"])) for p in places]
+    started = run.history.started
+    if started:
+        rows = [(p["host"], p["cores"], ", ".join(p["roles"])) for p in started]
         yield tables.table(("host", "cores", "processes"), rows, text_from=2)
     flat = run.flat_settings
     began = f", begun {moment(run.history.began)}" if run.history.began else ""

@@ -68,7 +68,7 @@ def _curves(run: RunView) -> RenderableType:
 
 def _workers(run: RunView, order: Order, rows: int) -> RenderableType:
     history = run.history
-    hosts = {role: place["host"] for place in history.places for role in place["roles"]}
+    hosts = {role: agent["host"] for agent in history.started for role in agent["roles"]}
     workers = sorted(history.workers.items(), key=lambda item: _rank_of(item, order))
     if not workers:
         return Text("")

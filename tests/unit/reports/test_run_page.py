@@ -164,7 +164,7 @@ def test_what_users_wrote_is_text_only(tmp_path: Path) -> None:
         (
             "generation",
             1100.0,
-            {"number": 1, "places": [{"host": EVIL, "cores": 1, "roles": [EVIL]}]},
+            {"number": 1, "started": [{"host": EVIL, "cores": 1, "roles": [EVIL]}]},
         ),
         model=CodeRef(path="m:Net", args={"name": EVIL}),
     )

@@ -174,7 +174,7 @@ class Agents:
             return ""
         return self._cluster.describe(agent, known.host)
 
-    def place_fields(self, agent: int, roles: Iterable[RoleSpec]) -> dict[str, Any]:
+    def start_fields(self, agent: int, roles: Iterable[RoleSpec]) -> dict[str, Any]:
         """Return where an agent is, and what it starts, as in the event `generation`."""
         known = self._known[agent]
         names = [spec.name for spec in roles]

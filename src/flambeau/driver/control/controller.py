@@ -329,8 +329,8 @@ class Controller:
         specs = self._job.topology.place(self._job.agents.places, number)
         everybody = [spec for roles in specs.values() for spec in roles]
         self._job.begin_generation(number, everybody, checkpoint)
-        places = [self._job.agents.place_fields(agent, roles) for agent, roles in specs.items()]
-        self._job.emit("generation", number=number, places=places)
+        started = [self._job.agents.start_fields(agent, roles) for agent, roles in specs.items()]
+        self._job.emit("generation", number=number, started=started)
         for agent, roles in specs.items():
             self._job.agents.start_roles(agent, roles, checkpoint)
 
