@@ -16,8 +16,8 @@ import psutil
 import pytest
 import ray_nodes
 import sshd
-from lacking import missing
 
+from lacking import missing
 from shared_memory import shared, still_shared
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
-from lacking import missing
 from places import Place
 from ray_nodes import Nodes
 from sshd import SshHosts
+
+from lacking import missing
 
 #: Made by `make test`; see the Makefile.
 OPEN_MPI = Path(sys.prefix) / "openmpi" / "bin" / "mpirun"
