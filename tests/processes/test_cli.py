@@ -156,7 +156,12 @@ def test_the_driver_of_a_job_file_does_not_load_torch(work: Path) -> None:
         "finally: print('torch' in sys.modules, 'numpy' in sys.modules)"
     )
     done = flambeau(
-        work, "train", "../jobs/job.yaml", "max_steps=1", program=[sys.executable, "-c", snippet]
+        work,
+        "train",
+        "../jobs/job.yaml",
+        "max_steps=1",
+        "observe.report=false",
+        program=[sys.executable, "-c", snippet],
     )
     assert done.stdout.splitlines()[-1] == "False False"
 

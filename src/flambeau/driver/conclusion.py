@@ -11,7 +11,6 @@ from flambeau.driver.outcome import Outcome
 from flambeau.driver.result import make_report
 from flambeau.errors import FlambeauError
 from flambeau.observe import Event, Observer
-from flambeau.reports.page_file import write_page
 
 
 def conclude(
@@ -33,6 +32,8 @@ def conclude(
 
 def _write_page(run: RunDirectory, observer: Observer) -> None:
     """Write the page for people. A job does not fail because of it."""
+    from flambeau.reports.page_file import write_page  # loads numpy, which no job needs to start
+
     try:
         write_page([run.path], run.page)
     except (OSError, FlambeauError) as error:

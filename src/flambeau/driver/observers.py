@@ -16,7 +16,7 @@ from flambeau.observe import (
     display,
     read_events,
 )
-from flambeau.reports.reading import DigestWriter
+from flambeau.reports.digest_writer import DigestWriter
 
 
 @final

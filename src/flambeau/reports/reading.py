@@ -9,11 +9,8 @@ import numpy as np
 from flambeau.checkpoint import RunDirectory
 from flambeau.checkpoint.durable import write_atomically
 from flambeau.errors import RunDirectoryError
-from flambeau.observe import Event, Observer
+from flambeau.observe import Event
 from flambeau.reports.history import KINDS, History, Progress
-
-#: A digest is written after so many events. Reading as many takes about a tenth of a second.
-EVENTS_PER_DIGEST = 50_000
 
 _START = b'{"kind":"'
 _HANDLED = {kind.encode() for kind in KINDS}
@@ -77,32 +74,10 @@ def _add_line(history: History, line: bytes, path: Path) -> None:
         ) from error
 
 
-@final
-class DigestWriter(Observer):
-    """Writes the digest of a run's log now and then, so that a long run opens quickly."""
-
-    def __init__(self, run: RunDirectory, every: int = EVENTS_PER_DIGEST) -> None:
-        self._run, self._every = run, every
-        self._history: History | None = None
-        self._events = 0
-
-    def observe(self, event: Event) -> None:
-        """Count the event. The log must have it before."""
-        self._events += 1
-        if self._events % self._every == 0:
-            self._write()
-
-    def close(self) -> None:
-        """Nothing to let go of: events after the last digest are few."""
-
-    def _write(self) -> None:
-        # Read from the log, and not taken from the event: other processes write to it, too.
-        if self._history is None:
-            self._history = read_history(self._run)
-        else:
-            read_on(self._history, self._run)
-        digest = _Digest(_head(self._run), self._history)
-        write_atomically(self._run.digest, msgspec.msgpack.encode(digest, enc_hook=_to_bytes))
+def write_digest(run: RunDirectory, history: History) -> None:
+    """Write the digest of a run's log, whose history this is."""
+    digest = _Digest(_head(run), history)
+    write_atomically(run.digest, msgspec.msgpack.encode(digest, enc_hook=_to_bytes))
 
 
 def _read_digest(run: RunDirectory) -> History | None:

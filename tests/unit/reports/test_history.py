@@ -6,7 +6,8 @@ from made_run import JOB_START, append, make_run, progress, server, started
 
 from flambeau.errors import RunDirectoryError
 from flambeau.observe import Event
-from flambeau.reports.reading import DigestWriter, read_history, read_on
+from flambeau.reports.digest_writer import DigestWriter
+from flambeau.reports.reading import read_history, read_on
 
 
 def test_a_run_without_events_has_an_empty_history(tmp_path: Path) -> None:
