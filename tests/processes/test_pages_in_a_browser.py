@@ -77,7 +77,7 @@ def test_pictures_are_over_steps_or_time_and_show_values_under_the_pointer(
         "(document.querySelector('.by-step').getBoundingClientRect())"
     )
     # The last step of the curve: 90, with a loss of 1/90.
-    x, y = box[0] + box[2] * 0.965, box[1] + box[3] / 2
+    x, y = box[0] + box[2] * 0.955, box[1] + box[3] / 2
     tab.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
     words = tab.evaluate("document.querySelector('.read').textContent")
     assert re.fullmatch(r"step (89|90): a 0\.01\d*", words), words

@@ -13,7 +13,7 @@ from flambeau.reports.drawing import caption, number, svg
 from flambeau.reports.points import Array, Thinned
 
 _WIDTH, _HEIGHT = 400, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 12, 12, 36
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 16, 12, 36
 #: Points that are few enough to be marked each.
 _MARKED = 60
 #: Numbers so many times greater than most others make a scale logarithmic, even with zeros.
@@ -30,7 +30,7 @@ STYLE = """
 .chart text { font-size: 12.5px; }
 .grid { fill: none; stroke: var(--grid); }
 .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
-.band { stroke: none; opacity: .28; }
+.band { fill-opacity: .28; stroke-opacity: .8; stroke-width: .8; }
 .dash1 { stroke-dasharray: 6 3; } .dash2 { stroke-dasharray: 2 2; }
 .cursor { stroke: var(--soft); stroke-dasharray: 3 3; }
 .keys { display: flex; flex-wrap: wrap; gap: .1rem 1rem; font-size: 13px; margin: .2rem 0;
@@ -168,6 +168,8 @@ def _line(line: Line, values: Array, along: Scale, upward: Scale) -> Iterator[st
     """Return the band and the curve; where steps go back, after a restart, it begins again."""
     back = np.flatnonzero(np.diff(values) < 0) + 1
     bounds = [0, *back.tolist(), len(values)]
+    # The outline keeps a spike visible that is thinner than a pixel.
+    fill = f"f{line.place % COLOURS} s{line.place % COLOURS}"
     points = line.points
     for begin, end in pairwise(bounds):
         x = [along(value) for value in values[begin:end]]
@@ -176,7 +178,7 @@ def _line(line: Line, values: Array, along: Scale, upward: Scale) -> Iterator[st
             highs = [upward(value) for value in points.highs[begin:end]]
             lows = [upward(value) for value in points.lows[begin:end]]
             outline = _path([*x, *reversed(x)], [*highs, *reversed(lows)])
-            yield f'<path class="band f{line.place % COLOURS}" d="{outline}z"/>'
+            yield f'<path class="band {fill}" d="{outline}z"/>'
         yield (
             f'<path class="{line.look}" data-name="{escape(line.name)}" d="{_path(x, middle)}"/>'
         )

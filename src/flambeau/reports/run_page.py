@@ -24,7 +24,7 @@ _STYLE = (
     + """
 .lead { font-size: 1.05rem; max-width: 60rem; overflow-wrap: anywhere; }
 .tiles { display: grid; gap: .6rem; margin: 1rem 0;
-  grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); }
+  grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr)); }
 .tile { border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .7rem; min-width: 0; }
 .tile b { display: block; font-size: 1.25rem; font-variant-numeric: tabular-nums;
   overflow-wrap: anywhere; }
@@ -163,7 +163,12 @@ def _training(runs: Sequence[RunView]) -> list[str]:
         ]
 
     cards = [
-        chart.chart("Training loss", "mean of a moment's rows", lines("loss"), may_be_log=True)
+        chart.chart(
+            "Training loss",
+            "mean over the rows since the last point",
+            lines("loss"),
+            may_be_log=True,
+        )
     ]
     metrics = dict.fromkeys(name for run in runs for name in run.history.metrics)
     cards += [
