@@ -4,7 +4,7 @@ import time
 from typing import final
 
 from flambeau.coordination.coordinator_client import CoordinatorClient
-from flambeau.observe.stages import peak_memory
+from flambeau.observe.memory import peak_memory
 from flambeau.strategies.base import Strategy
 from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.step_times import StepTimes
