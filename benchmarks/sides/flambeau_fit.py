@@ -1,13 +1,13 @@
 """Our side of the all-reduce benchmark.
 
-flambeau_fit.py WORKLOAD BLOCKS DIRECTORY
+flambeau_fit.py WORKLOAD BLOCKS [AFFINITY] DIRECTORY
 """
 
 import sys
 from pathlib import Path
 
 from turns import Turn
-from workloads import LEARNING_RATE, MOMENTUM, WORKLOADS, cluster
+from workloads import LEARNING_RATE, MOMENTUM, WORKERS, WORKLOADS, cluster
 
 import flambeau as fb
 from flambeau.training.callbacks import TrainingView
@@ -32,7 +32,7 @@ class TakeTurns(fb.Callback):
             self._turn.step_done(view.step)
 
 
-def main(name: str, blocks: int, directory: Path) -> None:
+def main(name: str, blocks: int, where: fb.Local, directory: Path) -> None:
     workload = WORKLOADS[name]
     fb.fit(
         workload.build,
@@ -49,10 +49,12 @@ def main(name: str, blocks: int, directory: Path) -> None:
         # Waiting for its turn is not a sign of trouble.
         recovery={"heartbeat_timeout": 600},
         callbacks=[TakeTurns(directory, workload.warm, workload.timed)],
-        cluster=cluster(),
+        cluster=where,
         run_dir=directory / "run",
     )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    name, blocks, *affinity, directory = sys.argv[1:]
+    where = fb.Local(WORKERS, affinity=affinity[0]) if affinity else cluster()
+    main(name, int(blocks), where, Path(directory))

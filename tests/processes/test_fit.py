@@ -607,10 +607,10 @@ def test_run_shows_the_first_failure_and_ends_the_rest() -> None:
         fb.run(fails_on_one, cluster=fb.Local(2))
 
 
-def cores() -> set[int]:
+def cores() -> tuple[set[int], str | None]:
     import os
 
-    return os.sched_getaffinity(0)
+    return os.sched_getaffinity(0), os.environ.get("OMP_NUM_THREADS")
 
 
 def test_workers_have_disjoint_cores() -> None:
@@ -618,10 +618,21 @@ def test_workers_have_disjoint_cores() -> None:
 
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two cores")
-    first, second = fb.run(cores, cluster=fb.Local(2))
+    (first, threads), (second, _) = fb.run(cores, cluster=fb.Local(2))
     assert first
     assert second
     assert not first & second
+    assert threads == str(len(first))
+
+
+def test_without_affinity_workers_have_count_cores_and_no_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import os
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    found = fb.run(cores, cluster=fb.Local(2, affinity="none"))
+    assert found == [(os.sched_getaffinity(0), None)] * 2
 
 
 def test_two_runs_without_a_run_dir_are_two_runs(

@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -17,10 +17,16 @@ from rich.console import Console
 from rich.table import Table
 
 from flambeau.clusters.attached.launchers import detected
+from flambeau.clusters.control_groups import core_quota, memory_limits
 from flambeau.config.plural import number_of
 from flambeau.kernels.cores import usable_cores
+from flambeau.kernels.cpu_features import read_features
 
 _GIB = 1 << 30
+ILLEGAL_INSTRUCTION = (
+    "where a program ends with 'Illegal instruction', a package was compiled for a newer CPU: "
+    "install it again on a node of this kind"
+)
 
 
 @final
@@ -39,7 +45,7 @@ def report(timeout: float = 10.0) -> list[Check]:
 
     Each external program is given `timeout` seconds to answer.
     """
-    here = [_python(), _torch(), _cores(), _memory(), _network(), _folder()]
+    here = [_python(), _torch(), _cpu(), _cores(), _memory(), _network(), _folder()]
     engines = [_package("pyspark", "Spark", "spark"), _java(timeout), _package("ray", "Ray", "ray")]
     return [*here, *engines, _launcher(), _ssh()]
 
@@ -113,8 +119,19 @@ def _version(package: str) -> str | None:
         return None
 
 
+def _cpu() -> Check:
+    features = read_features()
+    if features is None:
+        return Check("CPU", True, platform.processor() or "unknown")
+    detail = f"{features.model}: {', '.join(features.present) or 'no vector instructions'}"
+    if features.absent:
+        detail += f" (no {', '.join(features.absent)})"
+    old = features.present == ()
+    return Check("CPU", not old, detail, ILLEGAL_INSTRUCTION if old else None)
+
+
 def _cores() -> Check:
-    allowed, quota = len(usable_cores()), _core_quota()
+    allowed, quota = len(usable_cores()), core_quota()
     detail = f"{allowed} of {os.cpu_count()}"
     if quota is None or quota >= allowed:
         return Check("cores", True, detail)
@@ -124,51 +141,15 @@ def _cores() -> Check:
     return Check("cores", False, f"{detail}, but a quota of {quota:g}", remedy)
 
 
-def _core_quota() -> float | None:
-    """The cores' worth of time that the control groups of this process allow, if limited."""
-    quotas = [float(used) / float(period) for used, period in _cpu_limits() if float(used) > 0]
-    return min(quotas, default=None)
-
-
-def _cpu_limits() -> Iterator[tuple[str, str]]:
-    for folder in _cgroup_folders("cpu"):
-        unified = _read(folder / "cpu.max").split()
-        if len(unified) == 2 and unified[0] != "max":
-            yield unified[0], unified[1]
-        used, period = _read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")
-        if used and period:
-            yield used, period
-
-
 def _memory() -> Check:
     found = dict(re.findall(r"^(\w+): +(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE))
     if "MemAvailable" not in found:
         return Check("memory", True, "unknown (no /proc/meminfo)")
     available = int(found["MemAvailable"]) * 1024
-    limit = min([int(found["MemTotal"]) * 1024, *_memory_limits()])
+    limit = min([int(found["MemTotal"]) * 1024, *memory_limits()])
     ok = min(available, limit) >= _GIB
     detail = f"{available / _GIB:.1f} GiB available, limit {limit / _GIB:.1f} GiB"
     return Check("memory", ok, detail, None if ok else "end other programs, or raise the limit")
-
-
-def _memory_limits() -> Iterator[int]:
-    for folder in _cgroup_folders("memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            text = _read(folder / name)
-            if text.isdigit():
-                yield int(text)
-
-
-def _cgroup_folders(controller: str) -> Iterator[Path]:
-    """The control groups of this process and all above them, of both versions of cgroups."""
-    root = Path("/sys/fs/cgroup")
-    for line in _read(Path("/proc/self/cgroup")).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
-        top = root / controllers if controllers else root
-        own = top / path.lstrip("/")
-        yield from (folder for folder in (own, *own.parents) if folder.is_relative_to(top))
 
 
 def _network() -> Check:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import zmq
 from msgspec.structs import replace
 
+from flambeau.clusters.affinity.bindings import Binding, plan_bindings
+from flambeau.clusters.affinity.processors import read_processors
 from flambeau.clusters.base import Launch
-from flambeau.clusters.cores import plan_cores
 from flambeau.clusters.file_transfer.file_parts import INIT, sees, write_part
 from flambeau.clusters.file_transfer.mirror import Mirror
 from flambeau.clusters.machine import machine_identity
@@ -252,18 +253,24 @@ class Agent:
     def _start(self, message: StartRoles) -> None:
         site = replace(self._site, spools=message.spools, frames_digest=message.frames_digest)
         for spec in message.roles:
-            cores, threads = self._cores_for(spec)
-            role = RunningRole(self._launch, site, spec, cores, threads, self._starter)
+            role = RunningRole(self._launch, site, spec, self._binding_of(spec), self._starter)
             self._running.append(role)
 
-    def _cores_for(self, spec: RoleSpec) -> tuple[list[int], int]:
-        """Its cores (none: not pinned) and how many threads it should have."""
+    def _binding_of(self, spec: RoleSpec) -> Binding:
+        launch = self._launch
         if not spec.role.in_group:
-            return usable_cores(), 1  # what is not a worker fits in between
-        if not self._launch.pinned:
-            return [], self._launch.threads_per_worker or 1
+            return Binding(tuple(usable_cores()), 1)  # what is not a worker fits in between
+        if not launch.affinity:
+            return Binding((), launch.threads_per_worker)
+        if not launch.pinned:
+            return Binding((), launch.threads_per_worker or 1)
         part, parts = spec.core_share
-        return plan_cores(parts, self._launch.threads_per_worker)[part]
+        return plan_bindings(
+            read_processors(),
+            parts,
+            threads=launch.threads_per_worker,
+            threads_per_core=launch.threads_per_core,
+        )[part]
 
     def _forward(self, role: RunningRole, lines: OutputLines) -> None:
         text = lines.read()

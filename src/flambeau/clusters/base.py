@@ -40,6 +40,9 @@ class Launch(msgspec.Struct, frozen=True):
     siblings: str = ""
     #: Whether workers of one machine have its cores to themselves.
     pinned: bool = True
+    #: Whether cores and threads of workers are set at all.
+    affinity: bool = True
+    threads_per_core: int = 1
     #: Where relative paths of the user's begin.
     folder: str = msgspec.field(default_factory=os.getcwd)
     python: str = sys.executable

@@ -232,7 +232,7 @@ def become(request: Request) -> None:
         sys.path[0] = request.folder
     os.environ.clear()
     os.environ.update(request.environment)
-    _start_anew(int(request.environment["OMP_NUM_THREADS"]))
+    _start_anew(request.environment.get("OMP_NUM_THREADS"))
     sys.argv = [request.module, str(lifeline)]
     runpy.run_module(request.module, run_name="__main__", alter_sys=True)
 
@@ -251,15 +251,15 @@ def _arrange(request: Request) -> int:
     return lifeline
 
 
-def _start_anew(threads: int) -> None:
+def _start_anew(threads: str | None) -> None:
     """What libraries decide when they are loaded, and would be the same in all forks."""
     tempfile.tempdir = None
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
     torch: Any = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(threads)
+    if torch is not None and threads is not None:
+        torch.set_num_threads(int(threads.split(",")[0]))  # OpenMP takes a number for each level
 
 
 def load(modules: list[str]) -> None:

@@ -19,6 +19,7 @@ from signal import SIGKILL
 from typing import IO, final
 
 from flambeau.clusters import shared_socket
+from flambeau.clusters.affinity import openmp
 from flambeau.clusters.base import Launch
 from flambeau.clusters.fork_server import IMPORT_TIME, LENGTH, kept_seconds, peer_of
 
@@ -253,7 +254,8 @@ class Forking(Starter):
 
     def prepare(self) -> None:
         """Have the libraries loaded."""
-        fork_server_for(self._launch, whole_environment({}))
+        bound = self._launch.pinned and self._launch.affinity
+        fork_server_for(self._launch, whole_environment(openmp.intel_environment(bound)))
 
 
 _fork_servers: dict[object, ForkServer] = {}

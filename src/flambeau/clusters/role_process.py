@@ -5,6 +5,8 @@ import signal
 import time
 from typing import IO
 
+from flambeau.clusters.affinity import openmp
+from flambeau.clusters.affinity.bindings import Binding
 from flambeau.clusters.base import Launch
 from flambeau.clusters.child_process import STACKS_SIGNAL, ChildSpec, write_message
 from flambeau.clusters.process_starter import Starter
@@ -22,15 +24,13 @@ class RunningRole:
         launch: Launch,
         site: Site,
         spec: RoleSpec,
-        cores: list[int],
-        threads: int,
+        binding: Binding,
         starter: Starter,
     ) -> None:
         self.spec = spec
         self.kill_at: float | None = None
         read_end, self._lifeline = os.pipe()
-        environment = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-        self.process = starter.start(read_end, environment)
+        self.process = starter.start(read_end, openmp.environment_of(binding))
         os.close(read_end)
         assert self.process.stdout is not None
         assert self.process.stderr is not None
@@ -45,7 +45,7 @@ class RunningRole:
             payload=launch.payload,
             site=site,
             python_path=list(launch.python_path),
-            cores=cores,
+            cores=list(binding.cpus),
         )
         write_message(self._lifeline, child)
 

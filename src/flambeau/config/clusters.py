@@ -23,6 +23,9 @@ from flambeau.errors import ConfigError
 class ClusterSettings(Settings):
     """The base of all clusters: how many workers, and what generic code may ask of where they run.
 
+    Where workers have a machine to themselves, `affinity` binds each to cores of its own, with
+    `threads_per_core` hardware threads of each; "none" leaves cores and threads as they are.
+
     A cluster of another package is a subclass; `flambeau.clusters.registry` says which class places
     its agents. Saved settings name it by `kind`.
     """
@@ -33,6 +36,8 @@ class ClusterSettings(Settings):
     engine: ClassVar[str | None] = None
 
     workers: int = Field(default=1, ge=1)
+    affinity: Literal["auto", "none"] = "auto"
+    threads_per_core: Literal[1, 2, 4] = 1
 
     def __init_subclass__(cls, **values: Any) -> None:
         super().__init_subclass__(**values)

@@ -62,6 +62,12 @@ class Verdict(Enum):
     FAIL = "fail"
 
 
+_ILLEGAL_INSTRUCTION = (
+    " (illegal instruction): a package in use was compiled for a newer CPU than this one. "
+    "Install it again on a node of this kind; `flambeau doctor` shows what this CPU has"
+)
+
+
 def of_exception(message: RoleFailed) -> Failure:
     """Return the failure of a role that raised an exception."""
     if message.lost_peer:
@@ -84,6 +90,8 @@ def of_exit(spec: RoleSpec, code: int, out_of_memory: bool = False) -> Failure:
     """Return the failure of a process that exited without reporting an error."""
     if code < 0:
         hint = ": the machine or its container is out of memory" if out_of_memory else ""
+        if -code == signal.SIGILL:
+            hint = _ILLEGAL_INSTRUCTION
         how, status = f"was killed by {_signal_name(-code)}{hint}", 128 - code
     else:
         how, status = f"exited with code {code}", code

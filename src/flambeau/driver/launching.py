@@ -49,6 +49,8 @@ def run_topology(
         preload=modules_of(topology.roles),
         threads_per_worker=cluster.worker_threads,
         pinned=placed.pins_cores,
+        affinity=cluster.affinity != "none",
+        threads_per_core=cluster.threads_per_core,
         **_files(cluster, topology.carrier, payload),
     )
     try:

@@ -2,15 +2,18 @@
 
 import importlib
 import os
+import socket
 import sys
 import threading
 from typing import Any
 
+from flambeau.clusters.affinity.picture import ranges
 from flambeau.clusters.child_process import ChildSpec, attach
 from flambeau.clusters.interfaces import interface_of
 from flambeau.coordination.coordinator_client import CoordinatorClient
-from flambeau.coordination.protocol import RoleDone, RoleFailed, RoleJoined
+from flambeau.coordination.protocol import Report, RoleDone, RoleFailed, RoleJoined
 from flambeau.errors import FlambeauError, JobFailedError, UserError
+from flambeau.kernels.cores import usable_cores
 from flambeau.roles.role_modules import ROLES
 from flambeau.roles.tracebacks import (
     is_of_the_machine,
@@ -30,6 +33,8 @@ def main(pipe: int) -> int:
         child.coordinator, child.secret, RoleJoined(child.spec, os.getpid())
     )
     try:
+        if child.spec.role.in_group:
+            coordinator.send(Report(child.spec, "bound", _own_binding()))
         summary = _run(child, coordinator)
         coordinator.send(RoleDone(child.spec, summary.pop("status", "finished"), summary))
         return 0
@@ -40,6 +45,11 @@ def main(pipe: int) -> int:
         return 1
     finally:
         coordinator.close()
+
+
+def _own_binding() -> dict[str, Any]:
+    threads = os.environ.get("OMP_NUM_THREADS")
+    return {"host": socket.gethostname(), "cpus": ranges(usable_cores()), "threads": threads}
 
 
 def _run(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:

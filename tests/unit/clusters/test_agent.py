@@ -2,10 +2,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from flambeau.clusters import agent as agent_module
-from flambeau.clusters import cores as cores_module
+from flambeau.clusters.affinity.bindings import Binding
+from flambeau.clusters.affinity.processors import Core, Processors
 from flambeau.clusters.agent import Agent, agent_main, site_of
 from flambeau.clusters.base import Launch
 from flambeau.clusters.file_transfer.mirror import Mirror
@@ -42,11 +44,10 @@ class FakeRole:
         launch: Launch,
         site: Site,
         spec: RoleSpec,
-        cores: list[int],
-        threads: int,
+        binding: Binding,
         starter: Starter,
     ) -> None:
-        self.site, self.spec, self.cores, self.threads = site, spec, cores, threads
+        self.site, self.spec, self.binding = site, spec, binding
         self.process = FakeProcess()
         self.outputs: dict[int, Any] = {}
         self.ended: list[float] = []
@@ -175,20 +176,31 @@ def test_roles_learn_which_rows_are_where(machine: Machine) -> None:
 
 def test_a_server_computes_with_one_thread(machine: Machine) -> None:
     machine.tell(StartRoles([spec(0, Role.SERVER)]))
-    assert machine.roles[0].threads == 1
+    assert machine.roles[0].binding.threads == 1
 
 
 def test_a_worker_gets_its_share_of_the_agents_cores(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cores_module, "usable_cores", lambda: [0, 1, 2, 3])
-    monkeypatch.setattr(cores_module, "core_quota", lambda: None)
+    processors = Processors(tuple(Core(0, (number,)) for number in range(4)))
+    monkeypatch.setattr(agent_module, "read_processors", lambda: processors)
     # The second agent of a machine: another one has the first half of the cores.
     second = RoleSpec(Role.WORKER, 1, 2, 1, 2, 1, 0, core_share=(1, 2))
     # A launcher has given each of two agents cores of its own.
     bound = RoleSpec(Role.WORKER, 1, 2, 1, 2, 1, 1, core_share=(0, 1))
     machine.tell(StartRoles([second, bound]))
-    assert [role.cores for role in machine.roles] == [[2, 3], [0, 1, 2, 3]]
+    assert [role.binding.cpus for role in machine.roles] == [(2, 3), (0, 1, 2, 3)]
+
+
+@pytest.mark.parametrize("threads", [None, 3])
+def test_without_affinity_a_worker_is_not_bound_and_has_threads_only_if_asked_for(
+    machine: Machine, threads: int | None
+) -> None:
+    machine.agent._launch = msgspec.structs.replace(
+        machine.agent._launch, affinity=False, threads_per_worker=threads
+    )
+    machine.tell(StartRoles([spec(0)]))
+    assert machine.roles[0].binding == Binding((), threads)
 
 
 @pytest.mark.parametrize("given", [None, "rack 7"])

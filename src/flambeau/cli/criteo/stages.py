@@ -309,11 +309,11 @@ class Stages:
 
     def _processes(self) -> int | None:
         """Return how many processes evaluate on this machine: one for each core."""
-        from flambeau.clusters.cores import all_cores
+        from flambeau.clusters.control_groups import count_cores
 
         if self._elsewhere() is not None:
             return None
-        return self._asked.workers or all_cores()
+        return self._asked.workers or count_cores()
 
     def _elsewhere(self) -> Cluster | None:
         cluster = self._job_cluster()

@@ -8,7 +8,7 @@ from typing import Any, final
 import cloudpickle
 
 from flambeau.checkpoint import RunDirectory, lease
-from flambeau.clusters.cores import all_cores
+from flambeau.clusters.control_groups import count_cores
 from flambeau.config import Cluster, DatasetData, FileData, JobSettings, Local
 from flambeau.coordination.payloads import Part, PredictorPayload
 from flambeau.coordination.roles import Role
@@ -50,7 +50,7 @@ class PartJob:
             return 1
         if self.spreads:
             return asked or self.cluster.workers
-        return min(parts, asked or all_cores())
+        return min(parts, asked or count_cores())
 
     def work(
         self,

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import cloudpickle
 
-from flambeau.clusters.cores import all_cores
+from flambeau.clusters.control_groups import count_cores
 from flambeau.config import Cluster, Local
 from flambeau.coordination.payloads import ExportPayload
 from flambeau.coordination.roles import Role
@@ -101,7 +101,7 @@ class _Job:
     def _workers(self, cluster: Cluster, parts: int) -> int:
         if not isinstance(cluster, Local):
             return self.options.workers or cluster.workers
-        return min(parts, self.options.workers or all_cores())
+        return min(parts, self.options.workers or count_cores())
 
     def _spread(
         self,

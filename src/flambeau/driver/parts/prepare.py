@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flambeau.clusters.cores import all_cores
+from flambeau.clusters.control_groups import count_cores
 from flambeau.config import Cluster, FileData, Local, Observe
 from flambeau.data.data_kinds import is_paths
 from flambeau.driver.parts.prepare_steps import runner
@@ -41,7 +41,7 @@ def prepare(
     where, limit = cluster_of(cluster), memory_bytes(memory)
     folder = Path(out)
     if cluster is None and isinstance(where, Local):
-        where = Local(all_cores())
+        where = Local(count_cores())
     given = {
         "operations": [operation.dump() for operation in operations],
         "split": None if split is None else split.dump(),
