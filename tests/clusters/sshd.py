@@ -153,6 +153,13 @@ class SshHosts:
                 process.kill()
         self.servers.pop(name).wait()
 
+    def freeze(self, name: str) -> None:
+        """Have a host fall silent, as if the network to it were cut; `kill` ends it."""
+        server = psutil.Process(self.servers[name].pid)
+        for process in [server, *server.children(recursive=True), *self.processes(name)]:
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+
     def stop(self) -> None:
         """End all hosts; what still runs there is killed."""
         for name in list(self.servers):

@@ -92,14 +92,14 @@ def test_all_hosts_that_cannot_be_used_are_named_with_what_helps(
     path = os.pathsep.join([str(tmp_path), hosts.environment["PYTHONPATH"]])
     hosts.start("node6", {"PYTHONPATH": path})
     names = ["node1", "node4", "node5", "node6", "node7"]
-    cluster = fb.Ssh(names, ssh=hosts.ssh, start_timeout=8)
+    cluster = fb.Ssh(names, ssh=hosts.ssh, start_timeout=40)
     with pytest.raises(ConfigError) as caught:
         fb.run(os.getpid, cluster=cluster)
     first, *lines = str(caught.value).splitlines()
     assert first == "4 of 5 hosts cannot be used:"
     denied, hanging, version, down = lines
     assert "node4: it accepts none of your keys. Run: " in denied
-    assert "node5: no answer within 8 s: its login hangs" in hanging
+    assert "node5: no answer within 10 s: its login hangs" in hanging
     assert f"node6: it has Flambeau 0.0.9, this driver {fb.__version__}. Run: " in version
     assert f"node6 {sys.executable} -m pip install flambeau=={fb.__version__}" in version
     assert "node7: it refuses connections" in down
@@ -159,6 +159,19 @@ def test_a_lost_host_is_replaced_by_a_free_slot_and_all_continue_from_the_last_c
     assert list(result.report["places"]) == ["node1", "node3"]
     assert {event["node"] for event in events(tmp_path, "worker_lost")} == {"node2"}
     assert {step for _, step in starts(tmp_path)[2:]} < {5, 10, 15, 20}
+
+
+def test_a_host_that_falls_silent_is_replaced_by_a_free_slot(
+    hosts: SshHosts, tmp_path: Path
+) -> None:
+    cluster = fb.Ssh(hosts.names, ssh=hosts.ssh, workers=2)
+    recovery = {"max_restarts": 1, "heartbeat_timeout": 5.0}
+    try:
+        result = fit(tmp_path, cluster, lambda: hosts.freeze("node2"), epochs=1, recovery=recovery)
+    finally:
+        hosts.kill("node2")
+    assert (result.report["status"], result.report["restarts"]) == ("finished", 1)
+    assert list(result.report["places"]) == ["node1", "node3"]
 
 
 def test_a_killed_agent_starts_again_on_its_host(hosts: SshHosts, tmp_path: Path) -> None:

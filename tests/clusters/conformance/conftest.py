@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
+import sshd
 from places import Place
 from ray_nodes import Nodes
 from sshd import SshHosts
@@ -38,10 +39,19 @@ def ray(two_rays: Nodes) -> Place:
     return Place("Ray", "ray", environment=two_rays.environment, has_frames=True)
 
 
+@pytest.fixture(scope="module")
+def quick_hosts(temporary: Path) -> Iterator[SshHosts]:
+    """Three hosts on which torch stays loaded between jobs."""
+    if (remedy := sshd.lacking()) is not None:
+        missing("no ssh server", remedy)
+    with sshd.running(3, {"FLAMBEAU_KEEP_LOADED": "60"}, temporary=temporary) as hosts:
+        yield hosts
+
+
 @pytest.fixture
-def ssh(ssh_hosts: SshHosts, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    path = ssh_hosts.add_program(tmp_path_factory.mktemp("bin"))
-    hosts = "".join(f"{name}\n" for name in ssh_hosts.names)
+def ssh(quick_hosts: SshHosts, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    path = quick_hosts.add_program(tmp_path_factory.mktemp("bin"))
+    hosts = "".join(f"{name}\n" for name in quick_hosts.names)
     return Place("Ssh", "ssh", environment={"PATH": path}, files={"hosts.txt": hosts})
 
 

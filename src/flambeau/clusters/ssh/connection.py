@@ -26,6 +26,7 @@ _OPTIONS = (
     f"ServerAliveInterval={_ALIVE_SECONDS}",
     "ServerAliveCountMax=3",
     "ControlMaster=no",
+    "RemoteCommand=none",
 )
 
 Result = TypeVar("Result")

@@ -12,13 +12,16 @@ from flambeau.clusters.agent_process import AgentOrder
 from flambeau.clusters.base import Launch
 from flambeau.clusters.interfaces import host_of
 from flambeau.clusters.ssh.connection import SshProgram, on_all
-from flambeau.clusters.ssh.host_link import HELLO_SECONDS, HostLink, News
+from flambeau.clusters.ssh.host_link import HostLink, News
 from flambeau.clusters.ssh.host_messages import StartAgent
 from flambeau.clusters.ssh.problems import Problem, listed
 from flambeau.clusters.ssh.routes import Routes, find_routes
 from flambeau.clusters.ssh.tunnel import Tunnel
 from flambeau.config import Ssh
 from flambeau.errors import ConfigError
+
+#: How much of the time to start a login may take, with the hello of the process there.
+HELLO_SHARE = 0.25
 
 
 @final
@@ -52,7 +55,7 @@ class Connections:
 
     def _connect(self, host: str) -> Problem | None:
         link = HostLink(self._ssh, host, self._python, os.getcwd(), self.news)
-        problem = link.greet(min(HELLO_SECONDS, self._settings.start_timeout))
+        problem = link.greet(self._settings.start_timeout * HELLO_SHARE)
         with self._lock:
             self._links[host] = link
         return problem

@@ -26,10 +26,8 @@ from flambeau.clusters.ssh.problems import Problem, ProblemKind, last_line
 from flambeau.clusters.ssh.requirements import lacking, mismatch, remote_command, unexpected
 
 HOST_MODULE = "flambeau.clusters.ssh.host_process"
-#: How long the process on a host may take to say hello, which includes the login there.
-HELLO_SECONDS = 30.0
 #: How long it may take to answer.
-ANSWER_SECONDS = 15.0
+ANSWER_SECONDS = 10.0
 CLOSE_SECONDS = 30.0
 ERROR_LINES = 50
 #: What startup files of a shell may write at most before the hello.
@@ -62,7 +60,11 @@ class HostLink:
         self._errors: deque[str] = deque(maxlen=ERROR_LINES)
         self._sending = threading.Lock()
         self._process = subprocess.Popen(
-            ssh.command(host, remote_command(python, folder, HOST_MODULE)),
+            ssh.command(
+                host,
+                remote_command(python, folder, HOST_MODULE),
+                *("-o", "ClearAllForwardings=yes"),  # those of the user's config are not for this
+            ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

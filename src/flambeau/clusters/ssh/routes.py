@@ -54,6 +54,11 @@ def find_routes(
             f"{', '.join(sorted(set(clients)))}, which is no address of this machine, so they "
             "cannot reach it. Leave out tunnel=False, or give an address that they reach as host="
         )
+    if given is not None and not _is_own(given):
+        raise ConfigError(
+            f"host={given}: this machine has no such IPv4 address. Leave it out, or give an "
+            "address of this machine that hosts reach"
+        )
     own = LOOPBACK if driver is None else driver
     with ExitStack() as stack:
         port = stack.enter_context(_listener(own)).getsockname()[1]
