@@ -167,7 +167,7 @@ def test_a_host_that_falls_silent_is_replaced_by_a_free_slot(
     cluster = fb.Ssh(hosts.names, ssh=hosts.ssh, workers=2)
     recovery = {"max_restarts": 1, "heartbeat_timeout": 5.0}
     try:
-        result = fit(tmp_path, cluster, lambda: hosts.freeze("node2"), epochs=1, recovery=recovery)
+        result = fit(tmp_path, cluster, lambda: hosts.freeze("node2"), recovery=recovery)
     finally:
         hosts.kill("node2")
     assert (result.report["status"], result.report["restarts"]) == ("finished", 1)
