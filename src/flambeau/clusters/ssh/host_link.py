@@ -24,6 +24,7 @@ from flambeau.clusters.ssh.host_messages import (
 )
 from flambeau.clusters.ssh.problems import Problem, ProblemKind, last_line
 from flambeau.clusters.ssh.requirements import lacking, mismatch, remote_command, unexpected
+from flambeau.errors import MessagingError
 
 HOST_MODULE = "flambeau.clusters.ssh.host_process"
 #: How long it may take to answer.
@@ -38,7 +39,7 @@ Reply = TypeVar("Reply")
 News = queue.SimpleQueue[tuple["HostLink", AgentExited | None]]
 
 
-class HostLostError(Exception):
+class HostLostError(MessagingError):
     """The connection to a host has ended, or nothing comes over it."""
 
 
@@ -103,7 +104,7 @@ class HostLink:
             with self._sending:
                 write_message(self._process.stdin.fileno(), message)
         except (OSError, ValueError):  # it has ended, or was closed
-            raise HostLostError(self.reason) from None
+            raise HostLostError(f"{self.host}: {self.reason}") from None
 
     def beat(self) -> None:
         """Show the host that the driver is there; returns at once."""
@@ -121,11 +122,12 @@ class HostLink:
                 found = self._replies.get(timeout=min(0.2, max(0.0, deadline - time.monotonic())))
             except queue.Empty:
                 if time.monotonic() >= deadline:
-                    raise HostLostError(f"no answer within {seconds:g} s") from None
+                    text = f"{self.host}: no answer within {seconds:g} s"
+                    raise HostLostError(text) from None
                 continue
             if isinstance(found, reply):
                 return found
-        raise HostLostError(self.reason)
+        raise HostLostError(f"{self.host}: {self.reason}")
 
     def answers(self) -> bool:
         """Return whether the host is there."""

@@ -47,7 +47,8 @@ def find_routes(
     `tunnel` says whether traffic with the driver goes through ssh; None: where it has to.
     """
     clients = [link.hello.client for link in links.values() if link.hello is not None]
-    driver = given or (None if tunnel else driver_address(clients))
+    seen = given or driver_address(clients)
+    driver = given or (None if tunnel else seen)
     if driver is None and tunnel is False:
         raise ConfigError(
             "hosts see ssh connections come from "
@@ -62,7 +63,7 @@ def find_routes(
     own = LOOPBACK if driver is None else driver
     with ExitStack() as stack:
         port = stack.enter_context(_listener(own)).getsockname()[1]
-        places = on_all(links, lambda name: links[name].ask(Listen(driver), Listening))
+        places = on_all(links, lambda name: links[name].ask(Listen(seen), Listening))
         stack.callback(on_all, links, lambda name: links[name].send(Unlisten()))
         tried = on_all(links, lambda name: _reach(links[name], (own, port), places))
     refused = {name: reasons[0] for name, reasons in tried.items() if reasons[0] is not None}
@@ -76,6 +77,8 @@ def find_routes(
             f"to this machine at {driver}. Leave out tunnel=False, or give an address that "
             "they reach as host="
         )
+    if len(refused) == len(links):
+        own = LOOPBACK  # no other machine has to reach it
     return Routes(own, {name: place.host for name, place in places.items()}, refused)
 
 
