@@ -76,11 +76,15 @@ class Slow(Callback):
     """Makes steps take their time, and writes to a folder how the training goes.
 
     `starts` has a line for each start of a worker: its rank and the step that it starts from.
-    `begun` is there when `begun_at` steps are done.
+    `begun` is there when `begun_at` steps are done. Some steps later, workers wait for the file
+    `until` in the folder, if that is given.
     """
 
-    def __init__(self, folder: Path, begun_at: int = 12, seconds: float = 0.05) -> None:
+    def __init__(
+        self, folder: Path, begun_at: int = 12, seconds: float = 0.05, until: str | None = None
+    ) -> None:
         self.folder, self.begun_at, self.seconds = folder, begun_at, seconds
+        self.until = None if until is None else folder / until
 
     def on_start(self, view: TrainingView) -> None:
         with (self.folder / "starts").open("a") as file:
@@ -90,6 +94,8 @@ class Slow(Callback):
         time.sleep(self.seconds)
         if view.step >= self.begun_at and view.first:
             (self.folder / "begun").touch()
+        while self.until is not None and view.step > self.begun_at + 8 and not self.until.exists():
+            time.sleep(0.02)
 
 
 class Numbers(Callback):

@@ -45,14 +45,17 @@ def eventually(what: Callable[[], Any]) -> None:
 
 
 def fit(folder: Path, cluster: fb.Ssh, act: Callable[[], None], **more: Any) -> fb.Result:
-    """Train; `act` when workers are in the midst of it."""
+    """Train; `act` when workers are in the midst of it, which wait for that."""
     over = threading.Event()
 
     def watch() -> None:
         while not (folder / "begun").exists() and not over.is_set():
             time.sleep(0.02)
-        if not over.is_set():
-            act()
+        try:
+            if not over.is_set():
+                act()
+        finally:
+            (folder / "acted").touch()
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -61,7 +64,7 @@ def fit(folder: Path, cluster: fb.Ssh, act: Callable[[], None], **more: Any) -> 
         "loss": "cross_entropy",
         "batch_size": 8,
         "epochs": EPOCHS,
-        "callbacks": [Slow(folder)],
+        "callbacks": [Slow(folder, until="acted")],
         "checkpoints": {"every_steps": 5},
         "recovery": {"max_restarts": 1},
         "observe": QUIET,
