@@ -1,7 +1,7 @@
 """A process that drives a job for another one; see `flambeau.driver.elsewhere`.
 
 It reads the call from standard input, which stays open: when that ends, the process that has
-started this one is gone, and the job saves and stops.
+started this one is gone, and the job saves and stops, unless Ray ends this process before.
 """
 
 import os
