@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+
 from lacking import missing
 
 if TYPE_CHECKING:
