@@ -210,13 +210,14 @@ class ParameterServerStrategy(Strategy):
             self._waits += 1
 
     def _take_dense(self) -> None:
-        if self._flat is not None:
-            values = self._flat.values
-            self._client.pull_dense(values)
-            self._loaded(values)
-        else:
-            # Wait for all servers, so that a replacement has restored its state.
-            self._client.pull([], training=False)
+        with self._tables.lookups.watch:
+            if self._flat is not None:
+                values = self._flat.values
+                self._client.pull_dense(values)
+                self._loaded(values)
+            else:
+                # Wait for all servers, so that a replacement has restored its state.
+                self._client.pull([], training=False)
 
     def _loaded(self, values: Array | None) -> None:
         """Copy `values` back to a GPU; elsewhere they are the weights' own memory."""

@@ -33,7 +33,5 @@ class StepTimes:
         """Return mean seconds of a step for data, tables, answers of servers, and all the rest."""
         steps = max(1, self.steps)
         rest = max(0.0, self._all - self._data - self._sparse - self._wait)
-        # What was begun in one step and waited for in the next may be more than a short one took.
-        sparse = max(0.0, self._sparse)
-        parts = {"data": self._data, "dense": rest, "sparse": sparse, "wait": self._wait}
+        parts = {"data": self._data, "dense": rest, "sparse": self._sparse, "wait": self._wait}
         return {name: seconds / steps for name, seconds in parts.items()}

@@ -137,7 +137,11 @@ def test_who_was_idle_takes_what_others_have_made_of_the_weights(servers: Server
     waiting.attach(idle, {"": Adam(idle.parameters(), lr=RATE)}, own_step=False)
     train(served(servers.client()), busy, batches(3))
     assert not torch.equal(idle.out.weight, busy.out.weight)
+    before = waiting.table_seconds()
     waiting.catch_up()
+    after = waiting.table_seconds()
+    assert after.wait > before.wait
+    assert after.sparse >= before.sparse
     assert torch.equal(idle.out.weight, busy.out.weight)
 
 
