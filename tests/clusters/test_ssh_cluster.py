@@ -155,7 +155,7 @@ def test_variables_and_the_working_folder_are_those_that_are_given(
 def test_a_lost_host_is_replaced_by_a_free_slot_and_all_continue_from_the_last_checkpoint(
     hosts: SshHosts, tmp_path: Path
 ) -> None:
-    cluster = fb.Ssh(hosts.names, ssh=hosts.ssh, workers=2)
+    cluster = fb.Ssh(NAMES, ssh=hosts.ssh, workers=2)
     result = fit(tmp_path, cluster, lambda: hosts.kill("node2"), epochs=2)
     assert (result.report["status"], result.report["restarts"]) == ("finished", 1)
     assert result.report["rows"]["applied"] == ROWS * 2
@@ -167,7 +167,7 @@ def test_a_lost_host_is_replaced_by_a_free_slot_and_all_continue_from_the_last_c
 def test_a_host_that_falls_silent_is_replaced_by_a_free_slot(
     hosts: SshHosts, tmp_path: Path
 ) -> None:
-    cluster = fb.Ssh(hosts.names, ssh=hosts.ssh, workers=2)
+    cluster = fb.Ssh(NAMES, ssh=hosts.ssh, workers=2)
     recovery = {"max_restarts": 1, "heartbeat_timeout": 5.0}
     try:
         result = fit(tmp_path, cluster, lambda: hosts.freeze("node2"), recovery=recovery)

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,21 +148,24 @@ def open_browser(profile: Path) -> Iterator[Browser]:
     place = f"--user-data-dir={profile}"
     script = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
     command = [program, "--remote-debugging-pipe", *options, *quiet, place, "about:blank"]
-    process = subprocess.Popen(
-        ["bash", "-c", script, "bash", *command],
-        pass_fds=(theirs_in, theirs_out),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(theirs_in)
-    os.close(theirs_out)
-    browser = Browser(ours_out, ours_in)
-    try:
-        yield browser
-    finally:
+    # It makes a socket there; names in folders of tests may be too long for one.
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as temporary:
+        process = subprocess.Popen(
+            ["bash", "-c", script, "bash", *command],
+            pass_fds=(theirs_in, theirs_out),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "TMPDIR": temporary},
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        browser = Browser(ours_out, ours_in)
         try:
-            browser.close()
-            process.wait(PATIENCE)
+            yield browser
         finally:
-            process.kill()
-            process.wait()
+            try:
+                browser.close()
+                process.wait(PATIENCE)
+            finally:
+                process.kill()
+                process.wait()
