@@ -1,15 +1,11 @@
 """The binary files of CIFAR-10 and CIFAR-100."""
 
 import os
-from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
-import torch
 
-from flambeau.data.batch import Batch, Column
-from flambeau.data.source import IndexedSource
-from flambeau.data.sources.image_parts import ImageParts
+from flambeau.data.sources.image_parts import LabelledImages
 from flambeau.data.sources.mapping import map_file
 from flambeau.data.sources.paths import Paths, find_files
 from flambeau.errors import DataError
@@ -25,34 +21,17 @@ _FILES = {
 
 
 @final
-class CifarSource(IndexedSource):
+class CifarSource(LabelledImages):
     """Columns `image` (uint8 [batch, 3, 32, 32]) and `label` (int64; the fine one of CIFAR-100)."""
-
-    columns = ("image", "label")
-    positional = ("image",)
-    labels = ("label",)
 
     def __init__(self, path: Paths, *, classes: int = 10, split: str = "train") -> None:
         self._arguments = (path, classes, split)
-        files = find_files(_inside(path, classes, split))
-        parts = [_records(file, classes) for file in files]
-        self._images = ImageParts([part[:, -_PIXELS:].reshape(-1, *_SHAPE) for part in parts])
-        self._labels = np.concatenate(
-            [_labels(part, file, classes) for part, file in zip(parts, files, strict=True)]
+        super().__init__(
+            [_read(file, classes) for file in find_files(_inside(path, classes, split))]
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, self._arguments
-
-    def __len__(self) -> int:
-        return len(self._labels)
-
-    def take(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> Batch:
-        parts = {"image": self._images.take, "label": self._take_labels}
-        return Batch({name: parts[name](rows) for name in columns or self.columns}, len(rows))
-
-    def _take_labels(self, rows: np.ndarray) -> Column:
-        return torch.from_numpy(self._labels[rows])
 
 
 def _inside(path: Paths, classes: int, split: str) -> Paths:
@@ -61,6 +40,13 @@ def _inside(path: Paths, classes: int, split: str) -> Paths:
     if (classes, split) not in _FILES:
         raise DataError(f"split={split!r}: use 'train' or 'test'")
     return os.path.join(path, _FILES[classes, split])
+
+
+def _read(path: str, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return images [rows, 3, height, width], which stay in the file, and labels."""
+    records = _records(path, classes)
+    images = records[:, -_PIXELS:].reshape(-1, *_SHAPE)
+    return images, _labels(records, path, classes)
 
 
 def _records(path: str, classes: int) -> np.ndarray:

@@ -1,15 +1,11 @@
 """The files of SVHN's cropped digits: `train_32x32.mat`, `test_32x32.mat`, `extra_32x32.mat`."""
 
 import os
-from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
-import torch
 
-from flambeau.data.batch import Batch, Column
-from flambeau.data.source import IndexedSource
-from flambeau.data.sources.image_parts import ImageParts
+from flambeau.data.sources.image_parts import LabelledImages
 from flambeau.data.sources.matlab import read_matlab
 from flambeau.data.sources.paths import Paths, find_files
 from flambeau.errors import DataError
@@ -19,34 +15,18 @@ _SPLITS = ("train", "test", "extra")
 
 
 @final
-class SvhnSource(IndexedSource):
+class SvhnSource(LabelledImages):
     """Columns `image` (uint8 [batch, 3, 32, 32]) and `label` (int64, the digit).
 
     The files have label 10 for the digit 0.
     """
 
-    columns = ("image", "label")
-    positional = ("image",)
-    labels = ("label",)
-
     def __init__(self, path: Paths, *, split: str = "train") -> None:
         self._arguments = (path, split)
-        read = [_read(file) for file in find_files(_inside(path, split))]
-        self._images = ImageParts([images for images, _ in read])
-        self._labels = np.concatenate([labels for _, labels in read])
+        super().__init__([_read(file) for file in find_files(_inside(path, split))])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, self._arguments
-
-    def __len__(self) -> int:
-        return len(self._labels)
-
-    def take(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> Batch:
-        parts = {"image": self._images.take, "label": self._take_labels}
-        return Batch({name: parts[name](rows) for name in columns or self.columns}, len(rows))
-
-    def _take_labels(self, rows: np.ndarray) -> Column:
-        return torch.from_numpy(self._labels[rows])
 
 
 def _inside(path: Paths, split: str) -> Paths:
