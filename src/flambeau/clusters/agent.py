@@ -1,6 +1,7 @@
 """The agent: joins the coordinator, starts the roles it is told, forwards what they say."""
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ import zmq
 from msgspec.structs import replace
 
 from flambeau.clusters.affinity.bindings import Binding, plan_bindings
-from flambeau.clusters.affinity.processors import read_processors
+from flambeau.clusters.affinity.processors import Processors, read_processors
 from flambeau.clusters.base import Launch
 from flambeau.clusters.file_transfer.file_parts import INIT, sees, write_part
 from flambeau.clusters.file_transfer.mirror import Mirror
@@ -266,11 +267,15 @@ class Agent:
             return Binding((), launch.threads_per_worker or 1)
         part, parts = spec.core_share
         return plan_bindings(
-            read_processors(),
+            self._processors,
             parts,
             threads=launch.threads_per_worker,
             threads_per_core=launch.threads_per_core,
         )[part]
+
+    @functools.cached_property
+    def _processors(self) -> Processors:
+        return read_processors()
 
     def _forward(self, role: RunningRole, lines: OutputLines) -> None:
         text = lines.read()
