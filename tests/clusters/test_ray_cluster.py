@@ -31,23 +31,20 @@ from ray_nodes import Nodes
 from ray_state import Agent, agents, eventually, groups, live_hosts, unfinished_agents
 from ray_toys import (
     ImageNet,
-    Net,
     Numbers,
-    Slow,
     images,
     rows,
     starts,
     sum_of_ranks,
     uneven_dataset,
 )
+from struck_jobs import EPOCHS, QUIET, ROWS, events, fit
 
 import flambeau as fb
 from flambeau.clusters.ray.blocks import batches_of, deal_out
 from flambeau.errors import ConfigError, DataError
 
 HERE = Path(__file__).parent
-ROWS, EPOCHS = 400, 4
-QUIET = {"progress": "none"}
 LONG = 240.0
 
 
@@ -68,41 +65,6 @@ def third_node(clean: Nodes) -> Iterator[str]:
     if host in clean.started:
         clean.kill(host)
     eventually(lambda: host not in live_hosts())
-
-
-def fit(folder: Path, cluster: fb.Ray, act: Callable[[], None], **more: Any) -> Any:
-    """Train; `act` when workers are in the midst of it."""
-    over = threading.Event()
-
-    def watch() -> None:
-        while not (folder / "begun").exists() and not over.is_set():
-            time.sleep(0.02)
-        if not over.is_set():
-            act()
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    settings: dict[str, Any] = {
-        "train": rows(ROWS),
-        "loss": "cross_entropy",
-        "batch_size": 8,
-        "epochs": EPOCHS,
-        "callbacks": [Slow(folder)],
-        "checkpoints": {"every_steps": 5},
-        "recovery": {"max_restarts": 1},
-        "observe": QUIET,
-        "run_dir": folder / "run",
-    }
-    try:
-        return fb.fit(Net, cluster=cluster, **{**settings, **more})
-    finally:
-        over.set()
-        thread.join()
-
-
-def events(folder: Path, kind: str) -> list[dict[str, Any]]:
-    lines = (folder / "run" / "events.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["kind"] == kind]
 
 
 # Actors and nodes that are lost

@@ -5,22 +5,21 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ray_toys import Net, Slow, rows, starts
+import struck_jobs
+from ray_toys import rows, starts
 from sshd import SshHosts
+from struck_jobs import EPOCHS, ROWS, events
 
 import flambeau as fb
 from flambeau.errors import ConfigError, WorkerLostError
 
 HERE = Path(__file__).parent
-ROWS, EPOCHS = 400, 4
-QUIET = {"progress": "none"}
 NAMES = ("node1", "node2", "node3")
 SECONDS = 60.0
 
@@ -46,40 +45,7 @@ def eventually(what: Callable[[], Any]) -> None:
 
 def fit(folder: Path, cluster: fb.Ssh, act: Callable[[], None], **more: Any) -> fb.Result:
     """Train; `act` when workers are in the midst of it, which wait for that."""
-    over = threading.Event()
-
-    def watch() -> None:
-        while not (folder / "begun").exists() and not over.is_set():
-            time.sleep(0.02)
-        try:
-            if not over.is_set():
-                act()
-        finally:
-            (folder / "acted").touch()
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    settings: dict[str, Any] = {
-        "train": rows(ROWS),
-        "loss": "cross_entropy",
-        "batch_size": 8,
-        "epochs": EPOCHS,
-        "callbacks": [Slow(folder, until="acted")],
-        "checkpoints": {"every_steps": 5},
-        "recovery": {"max_restarts": 1},
-        "observe": QUIET,
-        "run_dir": folder / "run",
-    }
-    try:
-        return fb.fit(Net, cluster=cluster, **{**settings, **more})
-    finally:
-        over.set()
-        thread.join()
-
-
-def events(folder: Path, kind: str) -> list[dict[str, Any]]:
-    lines = (folder / "run" / "events.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["kind"] == kind]
+    return struck_jobs.fit(folder, cluster, act, until="acted", **more)
 
 
 # Before anything starts
