@@ -1,4 +1,4 @@
-"""The optimizer of Adasum: ranks make steps of their own, and combine the changes."""
+"""The optimizer of Adasum: each rank makes its own step, then the changes are combined."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,7 +13,7 @@ from flambeau.compat.horovod.operations.handles import Adasum, start, synchroniz
 
 
 class _AdasumOptimizer:
-    """What is added to the class of an optimizer."""
+    """A mixin for the class of an optimizer."""
 
     _names: dict[Tensor, str]
     _compression: type[Compressor]
@@ -21,9 +21,9 @@ class _AdasumOptimizer:
     _made: int
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:
-        """Make a step on this rank, and apply the combination of all ranks' changes.
+        """Make a step on this rank, and apply the combined changes of all ranks.
 
-        With backward_passes_per_step, changes are combined in every so many steps.
+        Every step combines the changes: backward_passes_per_step has no effect on it.
         """
         starts = {each: each.detach().clone() for each in self._names if each.requires_grad}
         loss = super().step(closure)  # type: ignore[misc]
@@ -50,14 +50,14 @@ class _AdasumOptimizer:
         raise AssertionError("skip_synchronize() is not supported with op=hvd.Adasum")
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Set after how many backward passes `step` is called."""
+        """Set the number of backward passes before each call of `step`."""
         self._passes = passes
 
 
 def adasum_optimizer(
     optimizer: Optimizer, names: dict[Tensor, str], compression: type[Compressor], passes: int
 ) -> Any:
-    """Return the optimizer as one that combines the changes of all ranks by Adasum."""
+    """Return an optimizer that combines the changes of all ranks by Adasum."""
     cls: Any = type(optimizer.__class__.__name__, (_AdasumOptimizer, optimizer.__class__), {})
     found = cls.__new__(cls)
     found.__dict__.update(optimizer.__dict__)
