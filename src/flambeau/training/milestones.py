@@ -29,7 +29,7 @@ class Milestones:
 
     @property
     def finished_early(self) -> bool:
-        """Whether the metric of early stopping reached its target, or no longer improves."""
+        """Return whether the metric of early stopping reached its target, or no longer improves."""
         stopping, patience = self._stopping, self.patience
         if stopping is None or patience is None:
             return False

@@ -57,7 +57,7 @@ class Executor:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is being executed or queued."""
+        """Return whether anything is being executed or queued."""
         return self._waiting > 0
 
     def put(self, what: list[Agreement] | Call) -> None:

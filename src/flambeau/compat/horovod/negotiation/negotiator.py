@@ -104,7 +104,7 @@ class Negotiator:
 
     @property
     def has_ready(self) -> bool:
-        """Whether `take` returns anything."""
+        """Return whether `take` returns anything."""
         return bool(self._ready)
 
     def _complete_others(self) -> None:

@@ -90,7 +90,7 @@ class GradientReducer:
 
     @property
     def in_flight(self) -> bool:
-        """Whether gradients are being reduced."""
+        """Return whether gradients are being reduced."""
         return bool(self._handles)
 
     def add(self, parameters: Sequence[Tensor]) -> None:
