@@ -39,7 +39,7 @@ class ServerTables:
         self.outcomes: Counter[str] = Counter()
 
     def attach(self, model: nn.Module) -> None:
-        """Let the model's modules look up on the servers."""
+        """Connect the model's modules to the tables on the servers."""
         attach(model, self.lookups)
         columns = prefetch_columns(model) if self._prefetch else []
         if columns:

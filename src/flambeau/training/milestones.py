@@ -40,7 +40,7 @@ class Milestones:
         return stopping.limit is not None and patience.stale >= stopping.limit
 
     def restored(self) -> None:
-        """Note that the current position is in a checkpoint already."""
+        """Record that a checkpoint of the current position already exists."""
         self._saved = self._state_to_save()
 
     def evaluate(self) -> None:

@@ -1,1 +1,1 @@
-"""One rank from `init` to `shutdown`: connecting to the other ranks, and joining its parts."""
+"""One rank from `init` to `shutdown`: its rendezvous with the other ranks, and its engine."""

@@ -23,7 +23,7 @@ from flambeau.compat.horovod.negotiation.negotiator import Negotiator
 from flambeau.messaging import Client
 from flambeau.roles.coordinator_store import CoordinatorStore
 
-#: How long `shutdown` waits for the other ranks to finish the agreed operations.
+#: Seconds that `shutdown` waits for the other ranks to finish the agreed operations.
 LEAVE_SECONDS = 8.0
 
 
@@ -46,7 +46,7 @@ class Place:
 
 @final
 class Engine:
-    """One rank's requests of operations by name, and their results."""
+    """The requests of one rank for operations by name, and their results."""
 
     def __init__(self, place: Place, settings: HorovodSettings) -> None:
         self.place, self.settings = place, settings

@@ -18,7 +18,7 @@ class HorovodSettings:
     stall_seconds: float = 60.0
     #: File for the timeline of operations.
     timeline: str = ""
-    #: How long ranks wait for each other in `init`.
+    #: Seconds that ranks wait for each other in `init`.
     start_seconds: float = 600.0
 
 

@@ -30,11 +30,11 @@ from flambeau.version import __version__
 TICK_SECONDS = 0.2
 #: A rank that sends nothing for this long is lost: its host is gone, or its process is stopped.
 SILENCE_SECONDS = 60.0
-#: How long agreements wait for more while ranks still execute earlier ones.
+#: Seconds that agreements wait for more while ranks still execute earlier ones.
 GATHER_SECONDS = 0.0005
-#: How long the others may take to finish the agreed operations when a rank shuts down.
+#: Seconds that the others have to finish the agreed operations when a rank shuts down.
 CLOSING_SECONDS = 5.0
-#: How long connections stay open after the loss of a rank, so that the others receive `Lost`.
+#: Seconds that connections stay open after the loss of a rank, so that others receive `Lost`.
 SEE_OFF_SECONDS = 1.0
 
 

@@ -28,7 +28,7 @@ OPERATIONS = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
-    """A rank's request of one operation. All ranks of the set have to send the same request.
+    """A rank's request for one operation. All ranks of the set have to send matching requests.
 
     `splits` are the numbers of rows for each rank (alltoall) or the ranks of a process set. The
     `group_size` operations of a `group` are executed together.

@@ -11,7 +11,7 @@ from flambeau.compat.horovod.negotiation.mismatches import mismatch
 from flambeau.compat.horovod.negotiation.repeats import Repeats
 
 Key = tuple[int, str]
-#: How long the same name may wait in two process sets before that is an error.
+#: Seconds that the same name may wait in two process sets before that is an error.
 CROSSED_SECONDS = 3.0
 
 

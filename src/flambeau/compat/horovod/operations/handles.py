@@ -1,4 +1,4 @@
-"""Requests of operations by name, their handles, and their results."""
+"""Requests for operations by name, their handles, and their results."""
 
 import itertools
 from collections.abc import Sequence
