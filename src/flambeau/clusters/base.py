@@ -96,9 +96,9 @@ class Cluster(ABC):
     brings_rows: bool = False
     #: Whether workers of one machine have its cores to themselves.
     pins_cores: bool = False
-    #: Seconds after a signal in which further signals only repeat it.
+    #: Seconds after a signal in which further signals count as repetitions of it.
     signal_repeats_seconds: float = 0.0
-    #: What events call a place that agents run on.
+    #: The word that events use for a place on which agents run.
     place_name: str = "place"
     #: Seconds that agents have to join, and that a replacement has to join.
     patience: float = 120.0

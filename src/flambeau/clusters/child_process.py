@@ -90,7 +90,7 @@ def _end_with(pipe: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Let the kernel kill a child whose agent ends; a stopped child cannot read its pipe."""
+    """Let the kernel kill this process with its parent: a stopped child cannot read its pipe."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -88,7 +88,7 @@ class Forker:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> Request | None:
-        """Return its request in a fork; return None in the fork server, when it should end."""
+        """Serve agents. Return the request in each fork, and None in the server at its end."""
         try:
             return self._serve()
         finally:
@@ -263,7 +263,7 @@ def _start_anew(threads: str | None) -> None:
 
 
 def load(modules: list[str]) -> None:
-    """Import the modules that can be; a role that needs another one reports the error itself."""
+    """Import modules, skipping failures: a role that needs one of those reports the error."""
     for name in modules:
         try:
             importlib.import_module(name)

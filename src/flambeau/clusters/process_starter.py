@@ -265,7 +265,7 @@ _lock = threading.Lock()
 
 
 def fork_server_for(launch: Launch, environment: dict[str, str]) -> ForkServer:
-    """Return a fork server with these modules and the same variables that libraries read."""
+    """Return a fork server that has loaded these modules with the same import-time variables."""
     read = sorted(item for item in environment.items() if item[0].startswith(IMPORT_TIME))
     siblings = "kept loaded" if kept_seconds() else launch.siblings
     key = repr((launch.python, launch.preload, read, siblings))

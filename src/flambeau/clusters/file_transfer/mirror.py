@@ -37,7 +37,7 @@ class Mirror:
         for left in folder.glob(f"{glob.escape(prefix)}*"):
             _remove_unused(left)
         self._lock: int | None = None
-        while self._lock is None:  # another agent may take even a new one for unused
+        while self._lock is None:  # another agent may remove a new one as unused
             self.root = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
             self._lock = _locked(self.root, new=True)
         self._limit, self._depot = limit, depot
@@ -72,7 +72,7 @@ class Mirror:
         self._depot.get(names, self.root)
 
     def forget(self, kept: list[str]) -> None:
-        """Remove checkpoints that the driver has not kept, except newer ones, not yet sent."""
+        """Remove checkpoints that the driver has not kept; newer ones have yet to be sent to it."""
         folder = self.root / "checkpoints"
         for name in os.listdir(folder) if folder.is_dir() else ():
             if name not in kept and name < max(kept, default=""):

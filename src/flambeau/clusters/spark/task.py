@@ -103,7 +103,7 @@ def told_apart(
 
 
 def require_address_space() -> None:
-    """Raise a limit of addresses that is too low: it would end processes with obscure errors."""
+    """Raise the limit of address space if it is so low that processes would fail obscurely."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY or soft >= LEAST_ADDRESS_SPACE:
         return
