@@ -97,7 +97,7 @@ def _updates_lost(outcome: Outcome) -> int:
 def _speed(workers: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the mean seconds per step over the steps of all workers, and their rows per second.
 
-    Synchronous workers know the rows of all workers, so only asynchronous ones report their own.
+    Synchronous workers count the rows of all workers; asynchronous ones report their own.
     """
     timed = [worker for worker in workers if worker.get("own_steps")]
     if not timed:

@@ -53,7 +53,7 @@ class Signals:
     def caught(self) -> Iterator[None]:
         """Count signals during the `with` block. Works only in the main thread."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # the main thread handles signals
+            yield  # the code that started this thread handles signals
             return
         before: dict[signal.Signals, Any] = {
             number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)
