@@ -1,4 +1,4 @@
-"""Starters of roles: by forking a fork server, or with a new interpreter for each role."""
+"""Starters of roles: as forks of a fork server, or each in a new interpreter."""
 
 import atexit
 import contextlib
