@@ -26,7 +26,7 @@ Progress = Callable[[str, str, int, int], None]
 @final
 @dataclass(frozen=True)
 class Plan:
-    """What to copy where: folders of this machine, and their paths on hosts."""
+    """The folders of this machine to copy, and their paths on hosts."""
 
     project: ProjectFiles
     target: str
