@@ -120,7 +120,9 @@ def _cluster(name: ClusterName | None, written: "ClusterChoice | None") -> "Clus
 
 def _show(prepared: "Prepared") -> None:
     """Print the number of rows of each part and its folder."""
+    from flambeau.config.plural import number_of
+
     for name, rows in prepared.rows.items():
         if rows:
-            typer.echo(f"{name}: {rows} rows in {prepared.folder / name}")
+            typer.echo(f"{name}: {number_of(rows, 'row')} in {prepared.folder / name}")
     typer.echo(f"pipeline: {prepared.folder / 'pipeline'}")

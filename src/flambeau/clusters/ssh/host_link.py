@@ -99,19 +99,17 @@ class HostLink:
 
     def send(self, message: ToHost) -> None:
         """Send a message; raise `HostLostError` if the connection has ended."""
-        assert self._process.stdin is not None
-        try:
-            with self._sending:
-                write_message(self._process.stdin.fileno(), message)
-        except (OSError, ValueError):  # it has ended, or was closed
-            raise HostLostError(f"{self.host}: {self.reason}") from None
+        with self._sending:
+            self._write(message)
 
     def beat(self) -> None:
-        """Send the host a heartbeat; return at once."""
-        if self._sending.acquire(blocking=False):  # else another message is being sent
-            self._sending.release()
-            with contextlib.suppress(HostLostError):  # which `news` reports
-                self.send(Beat())
+        """Send the host a heartbeat, unless another thread is sending a message."""
+        if self._sending.acquire(blocking=False):
+            try:
+                with contextlib.suppress(HostLostError):  # reported in `news`
+                    self._write(Beat())
+            finally:
+                self._sending.release()
 
     def ask(self, message: ToHost, reply: type[Reply], seconds: float = ANSWER_SECONDS) -> Reply:
         """Send a message and return the reply; raise `HostLostError` if there is none in time."""
@@ -136,6 +134,13 @@ class HostLink:
         except HostLostError:
             return False
         return True
+
+    def _write(self, message: ToHost) -> None:
+        assert self._process.stdin is not None
+        try:
+            write_message(self._process.stdin.fileno(), message)
+        except (OSError, ValueError):  # it has ended, or was closed
+            raise HostLostError(f"{self.host}: {self.reason}") from None
 
     # Its end
 

@@ -17,13 +17,11 @@ class _AdasumOptimizer:
 
     _names: dict[Tensor, str]
     _compression: type[Compressor]
-    _passes: int
-    _made: int
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         """Make a step on this rank, and apply the combined changes of all ranks.
 
-        Every step combines the changes: backward_passes_per_step has no effect on it.
+        Every step combines the changes, after however many backward passes.
         """
         starts = {each: each.detach().clone() for each in self._names if each.requires_grad}
         loss = super().step(closure)  # type: ignore[misc]
@@ -50,17 +48,16 @@ class _AdasumOptimizer:
         raise AssertionError("skip_synchronize() is not supported with op=hvd.Adasum")
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Set the number of backward passes before each call of `step`."""
-        self._passes = passes
+        """Do nothing: each call of `step` combines the changes."""
 
 
 def adasum_optimizer(
-    optimizer: Optimizer, names: dict[Tensor, str], compression: type[Compressor], passes: int
+    optimizer: Optimizer, names: dict[Tensor, str], compression: type[Compressor]
 ) -> Any:
     """Return an optimizer that combines the changes of all ranks by Adasum."""
     cls: Any = type(optimizer.__class__.__name__, (_AdasumOptimizer, optimizer.__class__), {})
     found = cls.__new__(cls)
     found.__dict__.update(optimizer.__dict__)
     found.__dict__.pop("step", None)
-    found._names, found._compression, found._passes = names, compression, passes
+    found._names, found._compression = names, compression
     return found

@@ -106,7 +106,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     prefix = engine().name("optimizer", None, ALL)
     names = named_list(optimizer.param_groups, named_parameters, prefix)
     if op == Adasum:
-        return adasum_optimizer(optimizer, names, compression, backward_passes_per_step)
+        return adasum_optimizer(optimizer, names, compression)
     cls: Any = type(optimizer.__class__.__name__, (_Distributed, optimizer.__class__), {})
     found = cls.__new__(cls)
     found.__dict__.update(optimizer.__dict__)
