@@ -20,7 +20,7 @@ from flambeau.observe import Observer, Observers
 from flambeau.observe.stages import Stages
 
 MEMORY = 1 << 30
-#: Progress is shown only if fitting takes longer than this.
+#: Progress is shown only if fitting takes more seconds than this.
 QUIET_SECONDS = 2.0
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 

@@ -141,7 +141,7 @@ class Pipeline:
     def transform(self, data: Any) -> Any:
         """Return the features of a dict of columns, a data frame or files, as an Arrow table.
 
-        For a Spark DataFrame or a Ray Dataset return another one, computed lazily.
+        For a Spark DataFrame or a Ray Dataset, return another one, computed lazily.
         """
         if is_engine_frame(data):
             return self._transform_frame(engine_frame(data))

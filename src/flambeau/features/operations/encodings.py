@@ -98,10 +98,11 @@ class CountEncode(ColumnOperation):
 class TargetEncode(ColumnOperation):
     """The mean of `target` over the training rows with the same value, as float32.
 
-    Means are smoothed towards the prior, the mean of all rows, as if by `smoothing` more rows: (sum
-    + smoothing * prior) / (count + smoothing). Missing and new values become the prior. Training
-    rows are divided into `folds`, and each row uses the means of the other folds only, so that its
-    own target does not leak into its features. The target is read for fitting only.
+    Means are smoothed towards the prior, the mean of all rows, as if by `smoothing` more rows with
+    that mean: (sum + smoothing * prior) / (count + smoothing). Missing and new values become the
+    prior. Training rows are divided into `folds`, and each row uses the means of the other folds
+    only, so that its own target does not leak into its features. The target is read for fitting
+    only.
     """
 
     kind = "target_encode"

@@ -1,4 +1,4 @@
-"""Replacement of values by others."""
+"""Replacement of values by other values."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self, final

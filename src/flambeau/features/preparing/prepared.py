@@ -240,7 +240,8 @@ def _record(values: dict[str, Any]) -> StageRecord:
 def _begin(out: Path, identity: dict[str, Any]) -> None:
     """Set up the folder: keep files of this preparation, and remove all others.
 
-    It may be killed at any point. The next call removes files that belong to no preparation.
+    The process may be killed at any point. The next call removes files that belong to no
+    preparation.
     """
     asked = out / WORK / IDENTITY
     for path in (out / PREPARED, asked):

@@ -50,12 +50,12 @@ class ExactSums:
 
 
 def in_units(total: int) -> Fraction:
-    """Convert a sum of numbers from a number of units."""
+    """Convert a sum of numbers from units to a fraction."""
     return Fraction(total, 1 << _UNIT)
 
 
 def in_square_units(total: int) -> Fraction:
-    """Convert a sum of squares from a number of units."""
+    """Convert a sum of squares from units to a fraction."""
     return Fraction(total, 1 << (2 * _UNIT))
 
 

@@ -63,7 +63,7 @@ class SortedNumbers:
         space: Workspace | None = None,
     ) -> None:
         self._tables: SortedTables | None = None
-        #: Number of numbers.
+        #: Count of all numbers.
         self.count = 0
         for table in tables:
             if self._tables is None:

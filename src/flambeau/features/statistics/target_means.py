@@ -27,7 +27,7 @@ from flambeau.tables.index.index import Index
 Array = np.ndarray[Any, Any]
 
 _ORDER = (("value", "ascending"),)
-#: Makes folds independent of other random choices by row number, such as splits.
+#: Salt that makes folds independent of other random choices by row number, such as splits.
 _SALT = np.uint64(0x7A2D9C41F06B83E5)
 
 

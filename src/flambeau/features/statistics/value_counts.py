@@ -76,7 +76,7 @@ def counted(partials: PartialTables, space: Workspace) -> Iterator[pa.Table]:
 
 @final
 class _Counter(Accumulator):
-    """Counts of keys; and values, in the order of their first rows, if keys lack them."""
+    """Counts of keys; and texts, which keys do not contain, in the order of their first rows."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns

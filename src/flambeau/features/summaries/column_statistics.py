@@ -117,7 +117,7 @@ class ColumnStatistics:
         return _exactly(self._vocabulary.size + (unseen > 0))
 
     def _from_counts(self, summary: ColumnSummary) -> Values:
-        """Return the frequent values with exact counts, and the number of all values if exact."""
+        """Return the exact counts of frequent values and, if known, of distinct values."""
         assert self._counts is not None
         first = self._counts.first.slice(0, TOP)
         values, counts = _plain_list(first["value"]), first["count"].to_pylist()
@@ -146,7 +146,7 @@ class ColumnStatistics:
         return {"quantiles": dict(zip(map(str, QUANTILES), named, strict=True))}
 
     def _top(self, summary: ColumnSummary) -> Values:
-        """Return the most frequent values, if they are more frequent than the error."""
+        """Return the most frequent of the values with counts above the error."""
         frequent = summary.frequent
         places = [place for place in frequent.first(TOP) if frequent.counts[place] > frequent.slack]
         if frequent.texts is None:

@@ -53,7 +53,7 @@ class FrequentKeys:
         return self.slack == 0
 
     def first(self, count: int) -> Array:
-        """Return the places of the most frequent keys; ties are in key order."""
+        """Return the places of the most frequent keys; ties are in the order of keys or texts."""
         order: Array = np.lexsort((self._order(), -self.counts))[:count]
         return order
 

@@ -10,7 +10,7 @@ Scale = Literal["linear", "log"]
 INTERVALS = 24
 #: Numbers further out than these quantiles are in the first and last interval.
 _TAIL = 0.005
-#: Numbers from 0 on whose largest is this many times their median get a logarithmic scale.
+#: Nonnegative numbers whose largest is this many times their median get a logarithmic scale.
 _LONG_TAIL = 50
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 #: Integers with a wider range than this are treated like floats.
