@@ -135,8 +135,8 @@ def test_it_says_what_is_done_and_what_it_took(work: Path, whole: dict[str, byte
     ]
     assert lines[-2].startswith("vocabularies: user 501, item 1,001")
     assert done.stdout.splitlines() == [
-        f"train: 540000 rows in {work / 'out' / 'train'}",
-        f"test: 270000 rows in {work / 'out' / 'test'}",
+        f"train: 540,000 rows in {work / 'out' / 'train'}",
+        f"test: 270,000 rows in {work / 'out' / 'test'}",
         f"pipeline: {work / 'out' / 'pipeline'}",
         f"report: {work / 'out' / 'report.html'}",
     ]

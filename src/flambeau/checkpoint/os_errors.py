@@ -27,14 +27,14 @@ _OF_A_FILE = {
 def machine_reason(number: int | None, elsewhere: str = "use another disk") -> str | None:
     """Return the cause and what to change; None if the error does not concern the machine.
 
-    `elsewhere` is the advice how to choose another place for the file.
+    `elsewhere` is advice on how to choose another place for the file.
     """
     reason = _OF_THE_MACHINE.get(number or 0)
     return None if reason is None else reason.format(elsewhere=elsewhere)
 
 
 def file_reason(number: int | None, elsewhere: str = "use another place") -> str | None:
-    """Return the same, also for errors that concern one file."""
+    """Return the same as `machine_reason`, and also explain errors that concern one file."""
     reason = _OF_A_FILE.get(number or 0)
     return (
         machine_reason(number, elsewhere) if reason is None else reason.format(elsewhere=elsewhere)

@@ -90,7 +90,7 @@ def hold(path: Path, name: str = HELD, seconds: float = 3600) -> None:
 
 
 def release(path: Path, name: str = HELD) -> None:
-    """End such a lease; do nothing if there is none."""
+    """End a lease made by `hold`; do nothing if there is none."""
     (path / name).unlink(missing_ok=True)
 
 

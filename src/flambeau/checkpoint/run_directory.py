@@ -18,10 +18,10 @@ from flambeau.checkpoint.manifest import MANIFEST
 from flambeau.checkpoint.os_errors import file_reason
 from flambeau.errors import RunDirectoryError
 
-#: For messages; users have no setting for where arrays are stored.
+#: For messages; no patterns, since users have no setting for where arrays are stored.
 MAY_CHANGE = ", ".join(name for name in CHANGEABLE if "*" not in name)
 
-#: A name that no user's folder has: files that a killed driver left there are removed.
+#: Name that no user's folder has, since files that a killed driver left there are removed.
 SHARED = ".flambeau-shared"
 #: Folder in which a pipeline is fitted before the job begins.
 FITTING = ".flambeau-fit"
@@ -43,11 +43,11 @@ class RunDirectory:
         #: User code that is stored by value; only its owner has access.
         self.code = self.path / "code"
         self.events = self.path / "events.jsonl"
-        #: What `events` amounts to up to some line, so that long runs open quickly.
+        #: History of the run from `events` up to some line, so that long runs open quickly.
         self.digest = self.path / "events.digest"
-        #: Asks the driver for the Python stacks of all processes, while it is there.
+        #: While it exists, it requests the Python stacks of all processes from the driver.
         self.stacks_request = self.path / ".stacks-request"
-        #: What people look at in a browser.
+        #: Report to open in a browser.
         self.page = self.path / "report.html"
         self.tensorboard = self.path / "tensorboard"
         self.checkpoints = self.path / "checkpoints"
@@ -81,7 +81,7 @@ class RunDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep all other processes out of this directory, which is created if necessary."""
+        """Lock this directory against all other processes; create it if necessary."""
         path = self.path / ".lock"
         with explained(self.path):
             self.path.mkdir(parents=True, exist_ok=True)

@@ -1,15 +1,15 @@
-"""The command line. Commands import what they need when they run, so that all of them start fast.
+"""The command line. Commands import libraries when they run, so that every command starts fast.
 
 Only this package prints.
 """
 
 
 def main() -> None:
-    """The entry point of `flambeau`."""
+    """Run the command line of `flambeau`."""
     import warnings
 
     from flambeau.cli.app import app
 
-    # A warning is for the person at the keyboard: no file, line number or source.
+    # Warnings are for users, who need no file, line number or source.
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     app(prog_name="flambeau")

@@ -1,4 +1,4 @@
-"""`flambeau angel`: jobs in the words of PyTorch on Angel."""
+"""`flambeau angel`: jobs with the parameters of PyTorch on Angel."""
 
 from typing import TYPE_CHECKING, Annotated, Any, final
 
@@ -71,22 +71,22 @@ def _predict(job: "AngelJob") -> None:
 
 @final
 class EpochLines(Observer):
-    """Prints a line for each epoch: the loss, and Angel's evals of train and held-out data."""
+    """Observer that prints the loss and Angel's evals of train and held-out data for each epoch."""
 
     def __init__(self, evals: tuple[str, ...]) -> None:
         self._evals = evals
 
     def observe(self, event: Event) -> None:
-        """Show evaluations."""
+        """Print a line if the event is an evaluation."""
         if event.kind == "evaluation":
             typer.echo(epoch_line(self._evals, event.fields["epoch"], event.fields["metrics"]))
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: there are no open resources."""
 
 
 def epoch_line(evals: tuple[str, ...], epoch: int, metrics: dict[str, Any]) -> str:
-    """`epoch 1 loss 0.412345 train auc 0.891234 validate loss 0.41 validate auc 0.88`."""
+    """Return `epoch 1 loss 0.412345 train auc 0.891234 validate loss 0.41 validate auc 0.88`."""
     from flambeau.compat.angel.words import EVALS
 
     parts = [f"epoch {epoch}"]

@@ -1,4 +1,4 @@
-"""The commands, and what they share."""
+"""The application: all commands and their common error handling."""
 
 from typing import Annotated, Any
 
@@ -28,7 +28,7 @@ from flambeau.version import __version__
 
 
 class _Commands(TyperGroup):
-    """Turns the errors of every command into a line and an exit code."""
+    """Group of commands whose errors become an error message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         with as_exit_codes():
@@ -64,7 +64,7 @@ def flambeau(
 
 app.command()(prepare)
 app.command()(train)
-# What comes after the script is the script's, also if it looks like an option of ours.
+# Arguments after the script belong to the script, even if they look like options of `flambeau`.
 app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command(context_settings={"allow_interspersed_args": False})(horovodrun)
 app.command()(runs)
@@ -80,7 +80,7 @@ app.command()(tables)
 app.add_typer(generate, name="generate")
 app.add_typer(hosts, name="hosts")
 app.command()(doctor)
-# The words of `angel make` look like options, and are its own.
+# `angel make` parses its own arguments, which look like options.
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
     angel
 )

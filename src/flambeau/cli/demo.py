@@ -1,4 +1,4 @@
-"""`flambeau demo`: from a click log to predictions and an exported model, in some two minutes."""
+"""`flambeau demo`: from a click log to predictions and an exported model in about two minutes."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ROWS = 1_000_000
 IDS = 20_000
 DAYS = 7
-#: How far from the best reachable AUC the demo may end.
+#: Largest acceptable difference between the demo's AUC and the best reachable AUC.
 WITHIN = 0.03
 
 JOB: dict[str, Any] = {

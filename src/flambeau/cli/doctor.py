@@ -1,4 +1,4 @@
-"""What this machine offers to a job, and what to install for more."""
+"""Checks of what this machine provides for jobs, and of what is missing."""
 
 import os
 import platform
@@ -32,7 +32,7 @@ ILLEGAL_INSTRUCTION = (
 @final
 @dataclass(frozen=True)
 class Check:
-    """One finding; `remedy` is what to do about it, where something can be done."""
+    """Result of one check; `remedy` is what the user can do about a problem, if anything."""
 
     name: str
     ok: bool
@@ -41,9 +41,9 @@ class Check:
 
 
 def report(timeout: float = 10.0) -> list[Check]:
-    """Return all findings about what the clusters of this version can use.
+    """Return the results of all checks of what the clusters of this version can use.
 
-    Each external program is given `timeout` seconds to answer.
+    Each external program has `timeout` seconds to respond.
     """
     here = [_python(), _torch(), _cpu(), _cores(), _memory(), _network(), _folder()]
     engines = [_package("pyspark", "Spark", "spark"), _java(timeout), _package("ray", "Ray", "ray")]
@@ -51,7 +51,7 @@ def report(timeout: float = 10.0) -> list[Check]:
 
 
 def show(checks: list[Check], console: Console) -> None:
-    """A table on a terminal; elsewhere one line a finding, and one for what to do."""
+    """Print a table on a terminal; elsewhere one line per check, and one per remedy."""
     if console.is_terminal:
         console.print(_table(checks))
         return
@@ -71,7 +71,7 @@ def _table(checks: list[Check]) -> Table:
 
 
 def _literal(text: str) -> str:
-    # A remedy such as 'flambeau[spark]' would be read as markup.
+    # The brackets of a remedy such as 'flambeau[spark]' would be parsed as markup.
     return text.replace("[", "\\[")
 
 
@@ -199,7 +199,7 @@ def _java(timeout: float) -> Check:
 
 
 def _launcher() -> Check:
-    """Who has started this process, and who could start several."""
+    """Check which launcher has started this process, or which launchers are available."""
     found = detected()
     if found is not None:
         return Check("launcher", True, f"{found.launcher}: rank {found.rank} of {found.size}")
@@ -216,7 +216,7 @@ def _ask(
     remedy: str,
     say: Callable[[str], str] = str,
 ) -> Check:
-    """Whether a program is there and answers; `say` turns its first line into the detail."""
+    """Check that a program exists and responds; `say` makes the detail of its first line."""
     if shutil.which(command[0]) is None:
         return Check(
             name, False, f"no {command[0]} in PATH; needed for {name} clusters only", remedy
@@ -236,11 +236,11 @@ def _ask(
 
 
 def _first_line(output: str) -> str:
-    # Java begins by naming the options it was given by the environment.
+    # Java first prints the options that it takes from the environment.
     lines = [line for line in output.splitlines() if line and not line.startswith("Picked up ")]
     return lines[0] if lines else "(no output)"
 
 
 def _read(path: Path) -> str:
-    """The text of a file of the kernel's, or nothing where this kernel has no such file."""
+    """Return the text of a kernel file, or an empty string if this kernel has no such file."""
     return path.read_text().strip() if path.is_file() else ""

@@ -1,4 +1,4 @@
-"""`flambeau doctor`: what this machine offers."""
+"""`flambeau doctor`: checks of this machine."""
 
 import dataclasses
 import json
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-#: Without these, no job runs at all.
+#: Checks that must succeed for any job to run.
 NEEDED = ("Python", "torch", "folder")
 
 

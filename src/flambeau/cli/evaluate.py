@@ -73,7 +73,7 @@ def evaluate(
 
 
 def show(found: dict[str, Any], metrics: dict[str, float], *, as_json: bool) -> None:
-    """What was evaluated, and its metrics."""
+    """Print the evaluated run and checkpoint, and the metrics."""
     if as_json:
         typer.echo(json.dumps({**found, "metrics": metrics}))
         return

@@ -1,4 +1,4 @@
-"""`flambeau export`: a run's model as a folder that others can read."""
+"""`flambeau export`: export of a run's model to a folder that other programs can read."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,6 +1,6 @@
-"""What ends a command, as a message on stderr and an exit code.
+"""Errors of a command as a message on stderr and an exit code.
 
-2: something for the user to change; 1: a job that failed; 130: Ctrl-C.
+2: user error; 1: failed job; 130: Ctrl-C.
 """
 
 import warnings
@@ -21,7 +21,7 @@ from flambeau.errors import (
 
 @contextmanager
 def as_exit_codes() -> Iterator[None]:
-    """Ends the command when something ends it; other exceptions are ours, and keep their trace."""
+    """Turn expected errors into exit codes; others are bugs, and keep their traceback."""
     try:
         with _in_one_line(), warnings.catch_warnings():
             warnings.showwarning = _say_warning
@@ -49,7 +49,7 @@ def as_exit_codes() -> Iterator[None]:
 
 @contextmanager
 def _in_one_line() -> Iterator[None]:
-    """Shows one line of an error that another process of the job shows."""
+    """Show only one line of an error that rank 0 shows in full."""
     try:
         yield
     except BaseException as error:
@@ -63,11 +63,11 @@ def _in_one_line() -> Iterator[None]:
 
 
 def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Show a warning without the line of code that it comes from."""
+    """Show a warning without the line of code that caused it."""
     typer.secho(f"warning: {message}", fg=typer.colors.YELLOW, err=True)
 
 
 def say_error(message: str) -> None:
-    """`error: ...` on stderr, red on a terminal; further lines are indented."""
+    """Print `error: ...` on stderr, red on a terminal, with further lines indented."""
     first, *more = message.splitlines() or [""]
     typer.secho("\n  ".join([f"error: {first}", *more]), fg=typer.colors.RED, err=True)

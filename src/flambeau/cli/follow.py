@@ -1,4 +1,4 @@
-"""`flambeau evaluate --follow`: beside a training, on this or another machine."""
+"""`flambeau evaluate --follow`: evaluation during a training, on this or another machine."""
 
 import threading
 import time
@@ -28,9 +28,9 @@ def follow_run(
     data: FileData | DatasetData | None,
     metrics: tuple[str, ...] | None,
 ) -> None:
-    """Evaluate every checkpoint, until the run has ended.
+    """Evaluate every checkpoint until the run has ended.
 
-    What is evaluated on the job's own data and metrics goes into the run's events.
+    Evaluations with the job's own data and metrics are added to the run's events.
     """
     own = data is None and metrics is None
     given = {"valid": data, "metrics": metrics}
@@ -52,7 +52,7 @@ def follow_run(
 
 
 def wait_for_run(path: Path) -> None:
-    """Return when there is a run at `path`, which may not have begun."""
+    """Wait until there is a run at `path`."""
     run, pause = RunDirectory(path), threading.Event()
     if not run.job_file.exists():
         typer.echo(f"waiting for a run in {path} (Ctrl-C ends this)", err=True)
@@ -61,7 +61,10 @@ def wait_for_run(path: Path) -> None:
 
 
 def _wait_for_first(run: RunDirectory) -> bool:
-    """Return whether there is a checkpoint; before the first, the run's code may be incomplete."""
+    """Wait for the first checkpoint, before which the run's code may be incomplete.
+
+    Return False if the run has ended without one.
+    """
     ended = _ended(run)
     while not checkpoints(run):
         if ended(POLL_SECONDS):
@@ -70,7 +73,7 @@ def _wait_for_first(run: RunDirectory) -> bool:
 
 
 def _observers(run: RunDirectory, *, own: bool) -> Observer:
-    # A folder of its own: TensorBoard reads one file of a folder at a time.
+    # A separate folder, since TensorBoard reads one file of a folder at a time.
     scalars = TensorBoardScalars(run.tensorboard / ("evaluator" if own else "evaluator-other"))
     log = EventLog(run.events if own else run.path / "evaluations.jsonl", shared=own)
     return Observers([log, scalars, display("lines", every_seconds=5.0)])

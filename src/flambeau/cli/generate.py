@@ -1,4 +1,4 @@
-"""`flambeau generate clicks`: data of which the best reachable scores are known."""
+"""`flambeau generate clicks`: data whose best reachable scores are known."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ generate = typer.Typer(
 
 @generate.callback()
 def _group() -> None:
-    """Makes `clicks` a command of its own, also while it is the only one."""
+    """Make `clicks` a subcommand even though it is the only one."""
 
 
 @generate.command()
@@ -59,7 +59,7 @@ def clicks(
 
 @contextmanager
 def _progress(rows: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr if that is a terminal."""
+    """Show a progress bar on stderr if that is a terminal; yield a function that advances it."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,4 +1,4 @@
-"""Runs and data as they are given on the command line."""
+"""Parsing of clusters, runs and data on the command line."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ClusterName(StrEnum):
-    """The clusters that need no settings."""
+    """Clusters that need no settings."""
 
     LOCAL = "local"
     SPARK = "spark"
@@ -60,7 +60,7 @@ HostsOption = Annotated[
 def parse_cluster(
     name: ClusterName | None, workers: int | None = None, hosts: str | None = None
 ) -> "Cluster | None":
-    """Return the cluster that a name, or a host file, on the command line stands for."""
+    """Return the cluster that a name or a host file on the command line selects."""
     from flambeau.config import Attached, Local, Ray, Spark, Ssh
     from flambeau.errors import ConfigError
 
@@ -79,9 +79,9 @@ def parse_cluster(
 
 
 def is_driver(cluster: "Cluster | None") -> bool:
-    """Return whether this process shows what a job on this cluster has to say.
+    """Return whether this process prints the output of a job on this cluster.
 
-    Of all processes of a launcher, that is the first.
+    Of the processes of a launcher, only rank 0 does.
     """
     from flambeau.clusters.attached.launchers import identity_of
     from flambeau.config import Attached
@@ -92,7 +92,7 @@ def is_driver(cluster: "Cluster | None") -> bool:
 
 
 def is_export_place(place: Path) -> bool:
-    """Return whether a folder is an export, or holds exports, and no run."""
+    """Return whether a folder is an export or contains exports, and is not a run."""
     from flambeau.checkpoint import RunDirectory
     from flambeau.inference.export_description import is_export
 
@@ -102,12 +102,12 @@ def is_export_place(place: Path) -> bool:
 
 
 def open_run(reference: str) -> tuple["RunDirectory", "JobSettings", str]:
-    """A run, its settings, and which of its checkpoints is meant; its code may be run."""
+    """Return a run, its settings and the requested checkpoint; allow its code to be loaded."""
     from flambeau.checkpoint import RunDirectory, parse_reference
     from flambeau.runs.stored_code import allow_code
     from flambeau.runs.trained_run import read_settings
 
-    # Where `python` itself would look for the user's modules.
+    # `python` itself would also search for the user's modules there.
     sys.path.insert(0, os.getcwd())
     path, which = parse_reference(reference)
     run = RunDirectory(path)
@@ -117,7 +117,7 @@ def open_run(reference: str) -> tuple["RunDirectory", "JobSettings", str]:
 
 
 def parse_data(text: str, format: str | None, options: list[str]) -> "FileData | DatasetData":
-    """Data as in a job file: a path or glob, or `module:function`."""
+    """Return data given as in a job file: a path or glob, or `module:function`."""
     from flambeau.config import DatasetData, FileData
     from flambeau.config.overrides import override
     from flambeau.config.shorthands import data_form

@@ -1,4 +1,4 @@
-"""Hosts as horovodrun takes them: `-H host1:2,host2:2`, or a file of lines `host1 slots=2`."""
+"""Hosts in the formats of horovodrun: `-H host1:2,host2:2`, or a file of `host1 slots=2` lines."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ def cluster_for(
     ssh: Sequence[str],
     environment: Mapping[str, str],
 ) -> "Cluster":
-    """Return where processes run: here, if no other host is given, or on hosts by ssh.
+    """Return the cluster: this machine if no other host is given, else the hosts by ssh.
 
-    `ssh` is the program with its options, and `environment` what hosts get of this process's.
+    `ssh` is the program with its options, and `environment` the variables to set on hosts.
     """
     from flambeau.config import Local, Ssh
     from flambeau.config.host_file import read_hosts

@@ -1,4 +1,4 @@
-"""`flambeau horovodrun`: the launcher of Horovod, with the flags that people use."""
+"""`flambeau horovodrun`: a launcher with the commonly used flags of horovodrun."""
 
 from pathlib import Path
 from typing import Annotated
@@ -95,9 +95,9 @@ def horovodrun(
 
 
 def _set_variables(values: dict[str, object]) -> dict[str, str]:
-    """Set what the ranks read as Horovod's settings, and return all of these variables.
+    """Set Horovod's environment variables, and return all that are now set.
 
-    Ranks of this machine inherit them.
+    Ranks on this machine inherit them.
     """
     import os
 
@@ -106,7 +106,7 @@ def _set_variables(values: dict[str, object]) -> dict[str, str]:
 
 
 def _without_python(command: list[str]) -> list[str]:
-    """Return a command without the interpreter, which is that of Flambeau."""
+    """Return a command without its interpreter, since ranks use the one that runs Flambeau."""
     from flambeau.errors import ConfigError
 
     words = list(command)

@@ -1,4 +1,4 @@
-"""`flambeau predict`: a run's model on new data."""
+"""`flambeau predict`: predictions of a run's model on new data."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -86,7 +86,7 @@ def _predict_export(
 
 @contextmanager
 def _counted() -> Iterator[Callable[[int], None]]:
-    """Counts rows on stderr if that is a terminal."""
+    """Count rows on stderr if that is a terminal; yield a function that adds to the count."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

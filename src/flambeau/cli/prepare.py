@@ -1,4 +1,4 @@
-"""`flambeau prepare`: features of raw files, as a file describes them."""
+"""`flambeau prepare`: preparation of features from raw files, as described in a file."""
 
 import sys
 from dataclasses import replace
@@ -71,7 +71,7 @@ def prepare(
 
     job = load_features_file(features_file, overrides or [])
     job = replace(job, out=out or job.out, memory=memory or job.memory, report=report or job.report)
-    # Modules beside the file can be imported, as those beside a job file.
+    # Modules beside the file can be imported, as with a job file.
     sys.path.insert(0, str(features_file.parent.resolve()))
     where = _cluster(cluster, job.cluster)
     try:
@@ -108,19 +108,21 @@ def _prepare(job: "FeaturesFile", cluster: "Cluster | None") -> "Prepared":
 
 
 def _cluster(name: ClusterName | None, written: "ClusterChoice | None") -> "Cluster | None":
-    """Return the cluster that was asked for, with its settings in the file; None: the default."""
+    """Return the requested cluster, with its settings from the file; None: the default."""
     if name is None:
         return None if written is None else written.chosen
     if written is not None and name.value in written.model_fields_set:
         chosen: Cluster = written.chosen
         return chosen
-    # Without a number of workers, all cores of this machine work.
+    # Without a number of workers, all cores of this machine are used.
     return None if name is ClusterName.LOCAL else parse_cluster(name)
 
 
 def _show(prepared: "Prepared") -> None:
-    """Show how many rows there are, and where."""
+    """Print the number of rows of each part and its folder."""
+    from flambeau.config.plural import number_of
+
     for name, rows in prepared.rows.items():
         if rows:
-            typer.echo(f"{name}: {rows} rows in {prepared.folder / name}")
+            typer.echo(f"{name}: {number_of(rows, 'row')} in {prepared.folder / name}")
     typer.echo(f"pipeline: {prepared.folder / 'pipeline'}")

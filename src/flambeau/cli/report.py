@@ -1,4 +1,4 @@
-"""`flambeau report` and `flambeau watch`: the page of a run, as a file or live."""
+"""`flambeau report` and `flambeau watch`: the report of a run, as a file or live."""
 
 from pathlib import Path
 from typing import Annotated

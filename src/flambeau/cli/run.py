@@ -91,7 +91,7 @@ def run(
 
 
 def _require_module(name: str) -> None:
-    """Find out here that there is no such package, not in each process."""
+    """Raise `ConfigError` if there is no such package, before each process fails to import it."""
     import os
     import sys
     from importlib.machinery import PathFinder
@@ -104,7 +104,7 @@ def _require_module(name: str) -> None:
 
 
 def _kind_of(program: str) -> Literal["script", "program"]:
-    """Return what Python runs itself, and what the system does."""
+    """Return "script" for a file that Python runs, "program" for an executable."""
     from flambeau.errors import ConfigError
 
     if program.endswith(".py") and Path(program).is_file():

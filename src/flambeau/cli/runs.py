@@ -1,4 +1,4 @@
-"""`flambeau runs` and `flambeau diff`: what runs there are, and how they differ."""
+"""`flambeau runs` and `flambeau diff`: list of runs, and differences between two of them."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Column(StrEnum):
-    """What `flambeau runs` can sort by."""
+    """Columns that `flambeau runs` can sort by."""
 
     NAME = "name"
     STATUS = "status"
@@ -152,7 +152,7 @@ def _row(facts: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _order(column: Column) -> Callable[[dict[str, Any]], Any]:
-    """Return what to sort by: the newest, the fastest and the best come first."""
+    """Return the sort key of a column: the newest, fastest and best runs come first."""
     keys: dict[Column, Callable[[dict[str, Any]], Any]] = {
         Column.NAME: lambda run: run["path"],
         Column.STATUS: lambda run: (run["status"], run["path"]),
@@ -165,7 +165,7 @@ def _order(column: Column) -> Callable[[dict[str, Any]], Any]:
 
 
 def _metric_order(run: dict[str, Any]) -> tuple[bool, str, float]:
-    """Return what puts runs with the same metric together, the best one first."""
+    """Return a sort key that groups runs by metric, the best one first."""
     if run["value"] is None:
         return (True, "", 0.0)
     if run["metric"].split("/")[-1] == "calibration":

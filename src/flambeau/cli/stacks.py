@@ -1,4 +1,4 @@
-"""`flambeau stacks`: where the processes of a job are in their code."""
+"""`flambeau stacks`: Python stacks of the processes of a job."""
 
 import threading
 import time
@@ -46,7 +46,7 @@ def stacks(
 
 
 def _collect(run: "RunDirectory", timeout: float) -> "list[Event]":
-    """Request stacks, and return the events that came until all were there or time was up."""
+    """Request stacks, and return the events received until all have arrived or time is up."""
     from flambeau.errors import JobFailedError
     from flambeau.reports.stacks import announced, stacks_by_process
 

@@ -59,7 +59,7 @@ def _checkpoint(reference: str) -> Path:
 
 
 def _open(checkpoint: Path, name: str | None) -> "dict[str, MappedTable]":
-    """The table of that name, or all."""
+    """Open the table `name` of a checkpoint, or all tables if it is None."""
     from flambeau.config.settings import nearest
     from flambeau.errors import ConfigError
     from flambeau.tables.saved.mapped import open_tables
@@ -126,7 +126,7 @@ def _export(table: "MappedTable", out: Path) -> None:
 
 
 def _watched(batches: "Iterator[pa.RecordBatch]", rows: int) -> "Iterator[pa.RecordBatch]":
-    """The same batches, with a bar on stderr if that is a terminal."""
+    """Yield the same batches, with a progress bar on stderr if that is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 

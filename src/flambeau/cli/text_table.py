@@ -1,4 +1,4 @@
-"""A table for people on a terminal, and for programs elsewhere."""
+"""Tables: drawn on a terminal, plain lines elsewhere."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,12 +7,12 @@ import typer
 
 from flambeau.reports.plain_text import printable
 
-#: Longer values are cut.
+#: Longer values are truncated.
 MOST_CHARACTERS = 60
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on a terminal; elsewhere lines of the same columns."""
+    """Print a table on a terminal; elsewhere, lines with aligned columns."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -35,7 +35,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def as_text(value: Any) -> str:
-    """Return a value of a run as short text."""
+    """Return a value as short text."""
     if value is None:
         return "-"
     if isinstance(value, float):

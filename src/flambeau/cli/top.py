@@ -1,4 +1,4 @@
-"""`flambeau top`: a run in the terminal, live."""
+"""`flambeau top`: live view of a run in the terminal."""
 
 import os
 import select
@@ -50,7 +50,7 @@ def top(
 
 
 def _chosen(path: Path) -> Path:
-    """Return the run that is meant."""
+    """Return the run at `path`, or the one in this folder that changed last; wait for it."""
     from flambeau.cli.follow import wait_for_run
     from flambeau.reports.run_view import find_runs
 
@@ -63,13 +63,13 @@ def _chosen(path: Path) -> Path:
 
 
 def _latest_change(path: Path) -> float:
-    """Return when something happened in a run."""
+    """Return the time of the latest event of a run, in seconds since the epoch."""
     events = path / "events.jsonl"
     return (events if events.exists() else path / "job.yaml").stat().st_mtime
 
 
 def _show_lines(console: "Console", view: "RunView", every: float) -> None:
-    """Print frames one below the other, until the run has ended."""
+    """Print frames one below the other until the run has ended."""
     from flambeau.reports.run_view import open_run
     from flambeau.reports.terminal_frame import frame
 
@@ -82,7 +82,7 @@ def _show_lines(console: "Console", view: "RunView", every: float) -> None:
 
 
 def _show_live(console: "Console", view: "RunView", every: float) -> None:
-    """Draw one frame over the other, until `q` or Ctrl-C."""
+    """Redraw frames in place until `q` or Ctrl-C."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -109,7 +109,7 @@ def _show_live(console: "Console", view: "RunView", every: float) -> None:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """Have keys come one by one; yield what waits for one, for some seconds."""
+    """Read single keys from the terminal; yield a function that waits some seconds for a key."""
     import termios
     import tty
 

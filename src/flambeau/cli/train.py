@@ -1,4 +1,4 @@
-"""`flambeau train`: run the job in a job file."""
+"""`flambeau train`: training of the job in a job file."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Resume(StrEnum):
-    """What to do if the run directory holds an earlier part of the run."""
+    """Options for a run directory that contains an earlier part of the run."""
 
     AUTO = "auto"
     ALWAYS = "always"
@@ -56,7 +56,7 @@ def train(
 
 
 def show_result(result: "Result") -> None:
-    """The final metrics, and where to look."""
+    """Print the final metrics and the location of the results."""
     from flambeau.checkpoint import RunDirectory
 
     for name, value in result.metrics.items():

@@ -1,4 +1,4 @@
-"""Where processes run. An engine only places agents; an agent starts the roles.
+"""Clusters, on which processes run. An engine only places agents; an agent starts the roles.
 
-Nothing here imports torch: an agent must start in a moment and stay small.
+Nothing here imports torch: an agent must start quickly and stay small.
 """

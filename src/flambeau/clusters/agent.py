@@ -1,4 +1,4 @@
-"""The agent: joins the coordinator, starts the roles it is told, forwards what they say."""
+"""The agent: joins the coordinator, starts roles on request, and forwards their output."""
 
 import contextlib
 import functools
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.1
 CLOSE_SECONDS = 30.0
-#: An agent whose coordinator has not answered the transport for so long ends its roles and itself.
+#: If the coordinator's transport is silent for this long, an agent ends its roles and itself.
 SILENCE_SECONDS = 120.0
 
 
@@ -69,11 +69,11 @@ def agent_main(
     machine: str | None = None,
     lifeline: int | None = None,
 ) -> None:
-    """Serve the coordinator until it says `Shutdown`. Leaves no process behind.
+    """Serve the coordinator until it sends `Shutdown`. Leave no process behind.
 
-    `fill` takes in the data that the engine brings, for the roles to read. `machine` is for
-    launchers that know better than the kernel which agents are on one machine. The end of the pipe
-    `lifeline` is that of the process that has started the agent, and ends the agent, too.
+    `fill` stores the engine's data for the roles to read. `machine` is for launchers that know
+    better than the kernel which agents are on one machine. When the pipe `lifeline` closes, the
+    process that started the agent has ended, and the agent ends, too.
     """
     mirror = _open_mirror(launch)
     client = Client(CODEC, launch.secret, launch.coordinator, silence_seconds=SILENCE_SECONDS)
@@ -89,7 +89,7 @@ def agent_main(
 
 @contextlib.contextmanager
 def beating(launch: Launch, beat: AgentBeat) -> Iterator[None]:
-    """Show signs of life by a connection of their own, whatever else takes its time."""
+    """Send heartbeats over a separate connection, even while other work takes long."""
     over = threading.Event()
 
     def run() -> None:
@@ -108,7 +108,7 @@ def beating(launch: Launch, beat: AgentBeat) -> Iterator[None]:
 
 
 def _open_mirror(launch: Launch) -> Mirror | None:
-    """Make a directory of this agent's own, if it does not see the run's."""
+    """Create a directory for this agent if it does not see the run directory."""
     payload = launch.payload
     if not isinstance(payload, RunPayload) or not launch.token:
         return None
@@ -126,7 +126,7 @@ def _open_depot(url: str | None) -> "Depot | None":
 
 
 def site_of(payload: Payload, mirror: Mirror | None) -> Site:
-    """Return where roles find the run of a payload and what it starts from."""
+    """Return where roles find the run of a payload and its initial weights."""
     if not isinstance(payload, RunPayload):
         return Site()
     root = payload.run_dir if mirror is None else str(mirror.root)
@@ -137,7 +137,7 @@ def site_of(payload: Payload, mirror: Mirror | None) -> Site:
 
 
 class Agent:
-    """Starts, watches and ends the roles of one machine."""
+    """An agent, which starts, watches and ends the roles of one machine."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Agent:
         self._shutdown = False
 
     def serve(self, hello: AgentJoined, fill: Callable[[], "Spool"] | None = None) -> None:
-        """The agent's loop."""
+        """Run the agent's loop."""
         self._agent = hello.agent
         self._site = replace(self._site, host=hello.host)
         self._client.send(hello)
@@ -183,7 +183,7 @@ class Agent:
             self._reap()
 
     def close(self) -> None:
-        """End whatever still runs."""
+        """End all roles that still run, close the connection and remove the mirror."""
         for role in self._running:
             role.end(grace=0)
         deadline = time.monotonic() + CLOSE_SECONDS
@@ -195,7 +195,7 @@ class Agent:
             self._mirror.remove()
 
     def _take_in(self, spool: "Spool") -> None:
-        """Let roles read what has come here."""
+        """Make the stored data available to roles, and report its size."""
         self._site = replace(self._site, home=self._agent, spooled=spool.descriptors)
         fds = (*self._launch.fds, *spool.descriptors.values())
         self._launch = replace(self._launch, fds=fds)
@@ -260,7 +260,7 @@ class Agent:
     def _binding_of(self, spec: RoleSpec) -> Binding:
         launch = self._launch
         if not spec.role.in_group:
-            return Binding(tuple(usable_cores()), 1)  # what is not a worker fits in between
+            return Binding(tuple(usable_cores()), 1)  # other roles share all cores
         if not launch.affinity:
             return Binding((), launch.threads_per_worker)
         if not launch.pinned:
@@ -295,7 +295,7 @@ class Agent:
             self._client.send(RoleExited(role.spec, code, lacking))
 
     def _drain(self, role: RunningRole) -> None:
-        """Forward what an ended process had still written; its children may hold the pipe open."""
+        """Forward the last output of an ended process; its children may hold the pipe open."""
         deadline = time.monotonic() + 1
         for lines in role.outputs.values():
             while not lines.ended and time.monotonic() < deadline:

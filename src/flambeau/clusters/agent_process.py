@@ -1,8 +1,8 @@
-"""An agent as a process of its own: `python -m flambeau.clusters.agent [DESCRIPTOR]`.
+"""An agent as a separate process: `python -m flambeau.clusters.agent [DESCRIPTOR]`.
 
-It is given its `AgentOrder` over standard input, or another descriptor, and serves until the
-coordinator has it shut down. The pipe stays open as its lifeline: when it ends, the process that
-has started the agent is gone, and the agent ends its roles and itself.
+It receives its `AgentOrder` over standard input, or another descriptor, and runs until the
+coordinator shuts it down. The pipe stays open as its lifeline: when it closes, the process that
+started the agent has ended, and the agent ends its roles and itself.
 """
 
 import argparse
@@ -30,15 +30,15 @@ _NOT_BY_HAND = "agents are started by a cluster of fb.fit or fb.run, not by hand
 
 
 class _Sender(msgspec.Struct, frozen=True):
-    """What orders of all versions have."""
+    """Fields that orders of all versions have."""
 
     version: str
 
 
 class AgentOrder(msgspec.Struct, frozen=True):
-    """What an agent process is sent by `write_message`.
+    """The order that an agent process receives through `write_message`.
 
-    `host` is the address of its machine to announce; None: the one that leads to the coordinator.
+    `host` is the address of its machine to announce; None: the one that routes to the coordinator.
     `machine` is for launchers that know better than the kernel which agents are on one machine.
     """
 
@@ -50,7 +50,7 @@ class AgentOrder(msgspec.Struct, frozen=True):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Be an agent; the exit code of the process."""
+    """Run an agent; return the exit code of the process."""
     parser = argparse.ArgumentParser(prog="python -m flambeau.clusters.agent", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("descriptor", type=int, nargs="?", default=0, help="0: standard input")
@@ -76,7 +76,7 @@ def read_order(pipe: int) -> AgentOrder:
 
 
 def decode_order(data: bytes) -> AgentOrder:
-    """Return the order that another process has encoded, if it has the same version."""
+    """Decode an order from another process, which must have the same version."""
     try:
         version = msgspec.msgpack.decode(data, type=_Sender).version
         if version != __version__:
@@ -112,10 +112,10 @@ def be_agent(
     fill: "Callable[[], Spool] | None" = None,
     shares: bool = True,
 ) -> None:
-    """Serve as an order says, in its folder; `fill` is that of `agent_main`.
+    """Run the agent of an order, in its folder; `fill` is that of `agent_main`.
 
-    Agents with the same name of a `job` share a fork server on each machine; without a name, those
-    of one coordinator do. An agent that does not share has one of its own.
+    Agents with the same `job` name share a fork server on each machine; without a name, those of
+    one coordinator do. An agent for which `shares` is false has its own.
     """
     machine = order.machine or machine_identity()
     siblings = fork_siblings(machine, job or order.launch.coordinator) if shares else ""

@@ -1,4 +1,4 @@
-"""An agent in a thread of the process that drives the job."""
+"""An agent in a thread of the driver."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,7 @@ JOIN_SECONDS = 60.0
 
 @final
 class AgentThread:
-    """A thread that is an agent until it is told to shut down; `serve` is its work."""
+    """A thread that runs an agent (`serve`) until it is shut down."""
 
     def __init__(self, serve: Callable[[], None]) -> None:
         self._serve = serve
@@ -18,17 +18,17 @@ class AgentThread:
         self._thread.start()
 
     def take_error(self) -> str | None:
-        """Return why the agent has ended before its time, once."""
+        """Return, once, the error that ended the agent; None if there is none."""
         error, self._error = self._error, None
         return None if error is None else f"{type(error).__name__}: {error}"
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the agent has ended."""
         return not self._thread.is_alive()
 
     def join(self) -> None:
-        """Wait for the agent, which has been told to shut down."""
+        """Wait for the agent to end, after `Shutdown` was sent to it."""
         self._thread.join(timeout=JOIN_SECONDS)
         if self._thread.is_alive():
             raise RuntimeError(f"the agent of this process did not end within {JOIN_SECONDS:g} s")

@@ -1,4 +1,4 @@
-"""The seam between Flambeau and whatever starts processes."""
+"""The interface between Flambeau and the engine that starts its processes."""
 
 import os
 import sys
@@ -15,11 +15,11 @@ from flambeau.errors import ConfigError, UserError
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """What every agent of a job is given, over the engine's own channel.
+    """Settings that every agent of a job receives over the engine's own channel.
 
-    `module` is run with `python -m` for each role; `payload` and the inherited file descriptors
-    `fds` are for that module alone. Modules of `preload` are imported once for all
-    roles of a machine, where roles can be forked.
+    `module` is run with `python -m` for each role; only that module uses `payload` and the
+    inherited file descriptors `fds`. The modules in `preload` are imported once for all roles of a
+    machine, where roles can be forked.
     """
 
     coordinator: str
@@ -29,21 +29,22 @@ class Launch(msgspec.Struct, frozen=True):
     fds: tuple[int, ...] = ()
     preload: tuple[str, ...] = ()
     threads_per_worker: int | None = None
-    #: What the driver has written into the run directory, for agents to see whether it is theirs.
+    #: Token in the driver's run directory: an agent that can read it sees the same directory.
     token: str = ""
-    #: Where agents that do not see it make their own; bytes of a checkpoint that may travel.
+    #: The folder in which agents that do not see the run directory create their own.
     mirrors: str | None = None
+    #: The largest checkpoint, in bytes, that is sent in messages.
     carry_bytes: int = 0
-    #: The URL of a folder by way of which larger ones travel.
+    #: The URL of a folder through which larger ones are transferred.
     depot: str | None = None
-    #: What all agents of this machine know that load libraries together; nothing: each its own.
+    #: Common name of the agents of a machine that share a fork server; empty: each has its own.
     siblings: str = ""
     #: Whether workers of one machine have its cores to themselves.
     pinned: bool = True
     #: Whether cores and threads of workers are set at all.
     affinity: bool = True
     threads_per_core: int = 1
-    #: Where relative paths of the user's begin.
+    #: The folder to which the user's paths are relative.
     folder: str = msgspec.field(default_factory=os.getcwd)
     python: str = sys.executable
     python_path: tuple[str, ...] = msgspec.field(
@@ -52,9 +53,9 @@ class Launch(msgspec.Struct, frozen=True):
 
 
 def adapted(launch: Launch) -> Launch:
-    """Return a launch of another machine as it is used here, with this Python.
+    """Return a launch from another machine, adapted to this machine and its Python.
 
-    Folders of the driver that are not here are left out.
+    Folders of the driver that do not exist here are left out.
     """
     folders = filter(os.path.isdir, launch.python_path)
     return msgspec.structs.replace(
@@ -67,11 +68,11 @@ def adapted(launch: Launch) -> Launch:
 
 @dataclass(frozen=True)
 class AgentEnded:
-    """The end of an agent before its time.
+    """The unexpected end of an agent.
 
-    `agent` is None where the engine does not say which one, and `place` is the engine's name of
-    what it ran on. Where single agents cannot be replaced, all of them end together. An agent that
-    is not `replaceable` has no place left: nothing can be started instead of it.
+    `agent` is None where the engine does not report which one ended, and `place` is the engine's
+    name for what it ran on. Where single agents cannot be replaced, all of them end together. An
+    agent that is not `replaceable` has no place left on which a replacement could start.
     """
 
     reason: str
@@ -81,60 +82,60 @@ class AgentEnded:
 
 
 class Cluster(ABC):
-    """Places agents, and replaces those that are lost."""
+    """Base class of clusters, which place agents and replace lost ones."""
 
-    #: How many agents `start` will start.
+    #: The number of agents that `start` starts.
     agents: int
-    #: Where agents and roles find the coordinator: an address of this machine.
+    #: The address of this machine at which agents and roles connect to the coordinator.
     coordinator_host: str
-    #: Whether a lost agent can be replaced while the others stay; if not, all are started again.
+    #: Whether a lost agent can be replaced while the others stay; if not, all are restarted.
     replaces_single_agents: bool = False
     #: Whether lost agents can be replaced at all; if not, the job fails.
     replaces_agents: bool = True
-    #: Whether agents bring rows of the engine's own data, which they report after they have joined.
+    #: Whether agents receive rows of the engine's data, which they report after they have joined.
     brings_rows: bool = False
     #: Whether workers of one machine have its cores to themselves.
     pins_cores: bool = False
-    #: For how long after the first signal others repeat it.
+    #: Seconds after a signal in which further signals count as repetitions of it.
     signal_repeats_seconds: float = 0.0
-    #: What a place is called that agents run on, in events.
+    #: The word that events use for a place on which agents run.
     place_name: str = "place"
-    #: How many seconds agents have to join, and one that is replaced to come back.
+    #: Seconds that agents have to join, and that a replacement has to join.
     patience: float = 120.0
 
     @abstractmethod
     def start(self, launch: Launch) -> None:
-        """Start all agents; returns at once."""
+        """Start all agents; return at once."""
 
     @abstractmethod
     def poll(self) -> list[AgentEnded]:
-        """Return which agents have ended before their time since the last call.
+        """Return the agents that have ended unexpectedly since the last call.
 
-        Raises what is the user's to mend.
+        Raise `UserError` for what the user has to correct.
         """
 
     @abstractmethod
     def restart(self, agents: Sequence[int]) -> None:
-        """Start others in the place of these (which may still be there); returns at once.
+        """Start replacements for these agents, which may still be running; return at once.
 
-        A cluster that cannot replace single agents is given all of them.
+        A cluster that cannot replace single agents receives all of them.
         """
 
     @property
     def ended(self) -> bool:
-        """Whether no agent will come (any more)."""
+        """Whether no agent is running or will join."""
         return False
 
     def describe(self, agent: int, host: str) -> str:
-        """Name an agent that was on a host, for people."""
+        """Return a readable name of an agent that was on a host."""
         return f"agent {agent} on {host}"
 
     def places(self) -> dict[str, dict[str, Any]]:
-        """Return what people may want to know of the places of agents, by name, for the report."""
+        """Return details of the places that agents run on, by name, for the report."""
         return {}
 
     def late(self, missing: Sequence[int]) -> UserError:
-        """Return what to tell the user when agents have not joined in time."""
+        """Return the error to raise when agents have not joined in time."""
         names = ", ".join(map(str, missing))
         return ConfigError(
             f"{number_of(len(missing), 'agent')} of {self.agents} ({names}) did not join within "
@@ -144,4 +145,4 @@ class Cluster(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End all agents that are still there, and wait for them."""
+        """End all agents that are still running, and wait for them."""

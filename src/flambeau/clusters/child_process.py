@@ -1,7 +1,7 @@
 """The lifeline pipe between an agent and the processes it starts.
 
 An agent writes a `ChildSpec` into a pipe and keeps the pipe open. The child reads it; when the pipe
-later ends, the agent is gone (even by SIGKILL) and the child ends itself and all it has started.
+later closes, the agent has ended (even by SIGKILL), and the child kills its process group.
 """
 
 import ctypes
@@ -20,16 +20,16 @@ from flambeau.coordination.payloads import Payload, Site
 from flambeau.coordination.roles import Role, RoleSpec
 
 _LENGTH = struct.Struct("<I")
-#: In msgpack, the first four bits of a structure with up to 15 fields; no ASCII text has them.
+#: The first four bits of a msgpack map with up to 15 entries; no ASCII text begins with them.
 _SMALL_MAP = 0b1000
 _PR_SET_PDEATHSIG = 1
-#: Has a role print its Python stacks, also while it holds the interpreter's lock. A real-time
-#: signal, since the others may be the user's.
+#: Makes a role print its Python stacks, even while it holds the interpreter lock. A real-time
+#: signal, since user code may use the others.
 STACKS_SIGNAL = getattr(signal, "SIGRTMIN", signal.SIGUSR2)
 
 
 class ChildSpec(msgspec.Struct, frozen=True):
-    """All that a child is told by its agent."""
+    """Everything that a child receives from its agent."""
 
     coordinator: str
     secret: bytes
@@ -41,17 +41,17 @@ class ChildSpec(msgspec.Struct, frozen=True):
 
 
 def write_message(pipe: int, message: msgspec.Struct) -> None:
-    """Send a process what it begins with; the pipe stays open as its lifeline pipe."""
+    """Send a process its first message; the pipe stays open as its lifeline."""
     data = msgspec.msgpack.encode(message)
     with os.fdopen(os.dup(pipe), "wb") as stream:
         stream.write(_LENGTH.pack(len(data)) + data)
 
 
 def read_message(pipe: int) -> bytes:
-    """Return what `write_message` has sent, encoded; `EOFError` if it is not complete.
+    """Return the encoded message of `write_message`; raise `EOFError` if it is incomplete.
 
-    Raises `msgspec.DecodeError` for what is no message, before it waits for as many bytes as the
-    beginning of a text would mean.
+    Raise `msgspec.DecodeError` for anything else, before waiting for the many bytes that the
+    beginning of a text would mean as a length.
     """
     (length,) = _LENGTH.unpack(read_exactly(pipe, _LENGTH.size))
     first = read_exactly(pipe, min(length, 1))
@@ -61,7 +61,7 @@ def read_message(pipe: int) -> bytes:
 
 
 def attach(pipe: int) -> ChildSpec:
-    """Called first in a child: its spec. From here on it ends when its agent does."""
+    """Return the spec of this child; call this first. From now on it ends when its agent does."""
     die_with_parent()
     outside_signals.withstand()
     raise_open_files()
@@ -90,13 +90,13 @@ def _end_with(pipe: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel end a child that is stopped and so cannot notice the end of its pipe."""
+    """Let the kernel kill this process with its parent: a stopped child cannot read its pipe."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def read_exactly(pipe: int, count: int) -> bytes:
-    """Return the next `count` bytes of a pipe; `EOFError` if it ends before."""
+    """Return the next `count` bytes of a pipe; raise `EOFError` if it ends before."""
     parts = []
     while count:
         part = os.read(pipe, min(count, 1 << 20))

@@ -1,4 +1,4 @@
-"""The limits that a container or a scheduler sets by control groups, of both versions."""
+"""Limits that a container or a scheduler sets by control groups (versions 1 and 2)."""
 
 import math
 from collections.abc import Iterator
@@ -10,19 +10,19 @@ _ROOT = Path("/")
 
 
 def core_quota(root: Path = _ROOT) -> float | None:
-    """Return the cores' worth of time that this process may use, or None without a limit."""
+    """Return the CPU quota of this process in cores, or None without a limit."""
     quotas = [float(used) / float(period) for used, period in _cpu_limits(root) if float(used) > 0]
     return min(quotas, default=None)
 
 
 def count_cores() -> int:
-    """Return how many cores this process can keep busy."""
+    """Return the number of cores that this process can keep busy."""
     usable, quota = len(usable_cores()), core_quota()
     return usable if quota is None else min(usable, max(1, math.ceil(quota)))
 
 
 def memory_limits(root: Path = _ROOT) -> Iterator[int]:
-    """Yield the bytes of memory that this process may use; none without a limit."""
+    """Yield the memory limits of this process in bytes, if any."""
     for folder in _folders("memory", root):
         for name in ("memory.max", "memory.limit_in_bytes"):
             text = _read(folder / name)
@@ -41,7 +41,7 @@ def _cpu_limits(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _folders(controller: str, root: Path) -> Iterator[Path]:
-    """Yield the control groups of this process and all above them."""
+    """Yield the control groups of this process and all their parents."""
     groups = root / "sys/fs/cgroup"
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -53,5 +53,5 @@ def _folders(controller: str, root: Path) -> Iterator[Path]:
 
 
 def _read(path: Path) -> str:
-    """Return the text of a file, or nothing where this kernel has no such file."""
+    """Return the text of a file, or an empty string where this kernel has no such file."""
     return path.read_text().strip() if path.is_file() else ""

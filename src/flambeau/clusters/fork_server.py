@@ -1,10 +1,10 @@
 """A process with the libraries loaded, from which roles are forked: `-m ... FD FOLDER PRELOAD...`.
 
-Importing torch takes seconds of a core; forking takes milliseconds, shares the memory, and lets a
-lost role come back at once. The process takes requests over `FD`: the connection of its only agent,
-or, with a `FOLDER`, the socket in it to which agents of the same user connect. It ends when all
-agents have, `FLAMBEAU_KEEP_LOADED` seconds later if that is set, or when there was nothing to do
-for a while. The roles of an agent end with it.
+Importing torch takes seconds of CPU time; forking takes milliseconds, shares the memory, and lets a
+lost role restart at once. The process receives requests over `FD`: the connection of its only
+agent, or, with a `FOLDER`, the socket in it to which agents of the same user connect. It ends when
+all agents have ended, `FLAMBEAU_KEEP_LOADED` seconds later if that is set, or after it has been
+idle for a while. The roles of an agent end with the agent.
 """
 
 import contextlib
@@ -29,17 +29,17 @@ from flambeau.clusters.child_process import die_with_parent, read_exactly
 from flambeau.clusters.open_files import raise_open_files
 from flambeau.clusters.shared_socket import Entrance
 
-#: Before each request, together with its descriptors: the length of the JSON that follows.
+#: Header of each request, sent with its descriptors: the length of the JSON that follows.
 LENGTH = struct.Struct("<I")
 MAX_DESCRIPTORS = 250
 #: The process, user and group at the other end of a socket.
 CREDENTIALS = struct.Struct("3i")
 IDLE_SECONDS = 300.0
-#: Set by users: for how many seconds to stay loaded for the next command of the same user.
+#: Set by users: seconds for which to stay loaded for the next command of the same user.
 KEEP_LOADED = "FLAMBEAU_KEEP_LOADED"
-#: Connections beyond these are closed at once, so that descriptors are left for roles.
+#: Further connections are closed at once, so that descriptors are left for roles.
 MOST_AGENTS = 250
-#: Variables of the environment, by their beginnings, that libraries read when they are loaded.
+#: Prefixes of the environment variables that libraries read when they are loaded.
 IMPORT_TIME = (
     "ATEN_",
     "GLIBC_",
@@ -57,10 +57,10 @@ IMPORT_TIME = (
 
 @dataclass(frozen=True)
 class Request:
-    """What a role is started with: all that a new process would have.
+    """Request to fork a role: everything that a new process would be started with.
 
     `received` are the descriptors of its lifeline pipe, standard output and standard error, and of
-    what it shall find under the numbers `fds`.
+    the files that it will find under the numbers `fds`.
     """
 
     number: int
@@ -72,14 +72,14 @@ class Request:
 
 
 class Forker:
-    """Forks on request, and says what became of the forks."""
+    """A server that forks on request and reports the exit codes of its forks."""
 
     def __init__(self, entrance: Entrance | None, agent: socket.socket | None) -> None:
-        """Serve whoever comes to the entrance, or one agent alone."""
+        """Serve all agents that connect to the entrance, or a single agent."""
         self._entrance = entrance
         self._keep_seconds = kept_seconds() if entrance is not None else 0.0
         self._forks: dict[socket.socket, dict[int, int]] = {} if agent is None else {agent: {}}
-        #: Given up for a moment when there is no other descriptor.
+        #: Closed for a moment when no other descriptor is left.
         self._spare = os.open(os.devnull, os.O_RDONLY)
         self._ended, wake = socket.socketpair()
         wake.setblocking(False)
@@ -88,11 +88,11 @@ class Forker:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> Request | None:
-        """In a fork: what it was asked to be. None, in the fork server, when it is to end."""
+        """Serve agents. Return the request in each fork, and None in the server at its end."""
         try:
             return self._serve()
         finally:
-            _ignore_ended_forks()  # those that were just killed, if their agent is gone
+            _ignore_ended_forks()  # those just killed, if their agent has ended
 
     def _serve(self) -> Request | None:
         with selectors.DefaultSelector() as selector:
@@ -122,17 +122,17 @@ class Forker:
                         return request
 
     def _close(self) -> bool:
-        """Whether nobody will come any more."""
+        """Close the entrance, if there is one; return whether no agent can connect any more."""
         return self._entrance is None or self._entrance.close()
 
     def _admit(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
-        """Let an agent in: of this user, and not one too many. Nothing is sent to others."""
+        """Accept an agent of this user, up to the limit. Nothing is sent to others."""
         try:
             agent, _ = listener.accept()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._turn_away(listener)
-            return  # or it has gone already
+            return  # or the client has already disconnected
         if len(self._forks) >= MOST_AGENTS or peer_of(agent)[1] != os.getuid():
             agent.close()
             return
@@ -140,14 +140,14 @@ class Forker:
         self._forks[agent] = {}
 
     def _turn_away(self, listener: socket.socket) -> None:
-        """Close a connection for which there is no descriptor; it would wait for ever otherwise."""
+        """Close a connection for which no descriptor is left; otherwise it would wait forever."""
         os.close(self._spare)
-        with contextlib.suppress(OSError):  # it has gone already
+        with contextlib.suppress(OSError):  # the client has already disconnected
             listener.accept()[0].close()
         self._spare = os.open(os.devnull, os.O_RDONLY)
 
     def _receive(self, agent: socket.socket) -> Request | None:
-        """What an agent asks for; None if it is gone."""
+        """Return the request of an agent; None if it has disconnected."""
         try:
             header, received, _, _ = socket.recv_fds(agent, LENGTH.size, MAX_DESCRIPTORS)
             if len(header) < LENGTH.size:
@@ -158,7 +158,7 @@ class Forker:
         return Request(**json.loads(data), received=received)
 
     def _fork(self, request: Request, agent: socket.socket) -> bool:
-        """Whether this is the fork."""
+        """Fork a process; return True in the fork and False in the server."""
         pid = os.fork()
         if pid == 0:
             _ignore_ended_forks()
@@ -168,7 +168,7 @@ class Forker:
                 ours.close()
             os.close(self._spare)
             return True
-        os.setpgid(pid, pid)  # as the fork does, whoever comes first
+        os.setpgid(pid, pid)  # the fork does the same, whichever is first
         self._forks[agent][pid] = request.number
         for descriptor in request.received:
             os.close(descriptor)
@@ -188,14 +188,14 @@ class Forker:
                     tell(agent, number=forks.pop(pid), code=os.waitstatus_to_exitcode(status))
 
     def _forget(self, agent: socket.socket) -> None:
-        """End what an agent has left behind."""
+        """Kill the remaining roles of an agent that has disconnected."""
         for pid in self._forks.pop(agent):
             os.killpg(pid, signal.SIGKILL)
         agent.close()
 
 
 def kept_seconds() -> float:
-    """Return for how long a fork server stays that nobody uses; not a number: not at all."""
+    """Return the seconds that an unused fork server stays; 0 if the setting is not a number."""
     try:
         return max(0.0, float(os.environ.get(KEEP_LOADED, "0")))
     except ValueError:
@@ -203,19 +203,19 @@ def kept_seconds() -> float:
 
 
 def _ignore_ended_forks() -> None:
-    """Handle SIGCHLD no more, before the descriptor to which it would be written is closed."""
+    """Stop handling SIGCHLD, before the descriptor to which it would be written is closed."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def tell(agent: socket.socket, **news: int) -> None:
-    """Say what became of a fork, to an agent that may have ended."""
+    """Report the process id or exit code of a fork to an agent, which may have ended."""
     with contextlib.suppress(ConnectionError):
         agent.sendall(json.dumps(news).encode() + b"\n")
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int, int]:
-    """Return the process, user and group at the other end."""
+    """Return the ids of the process, user and group at the other end."""
     size = CREDENTIALS.size
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     process, user, group = CREDENTIALS.unpack(found)
@@ -238,8 +238,8 @@ def become(request: Request) -> None:
 
 
 def _arrange(request: Request) -> int:
-    """Give the descriptors their numbers; that of the lifeline pipe."""
-    # First out of the way: what was received may have the number that another shall have.
+    """Give the descriptors their numbers; return that of the lifeline pipe."""
+    # Out of the way first: a received descriptor may have the number that another one needs.
     above = max([2, *request.fds, *request.received]) + 1
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in request.received]
     for descriptor in request.received:
@@ -252,7 +252,7 @@ def _arrange(request: Request) -> int:
 
 
 def _start_anew(threads: str | None) -> None:
-    """What libraries decide when they are loaded, and would be the same in all forks."""
+    """Reset what libraries choose when they are loaded, which all forks would share."""
     tempfile.tempdir = None
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
@@ -263,7 +263,7 @@ def _start_anew(threads: str | None) -> None:
 
 
 def load(modules: list[str]) -> None:
-    """Import what can be; a role that needs what cannot will say so itself."""
+    """Import modules, skipping failures: a role that needs one of those reports the error."""
     for name in modules:
         try:
             importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Which network interface leads to an address."""
+"""Network interfaces of this machine and their addresses."""
 
 import fcntl
 import socket
@@ -9,14 +9,14 @@ _SIOCGIFADDR = 0x8915
 
 
 def local_address(host: str) -> str:
-    """The address of this machine that routes to `host`."""
+    """Return the address of this machine that routes to `host`."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))  # connecting a datagram socket sends nothing
         return str(probe.getsockname()[0])
 
 
 def interface_of(address: str) -> str | None:
-    """The name of the interface that has this address; None where it cannot be asked."""
+    """Return the name of the interface that has this address; None if it cannot be determined."""
     if sys.platform != "linux":
         return None
     if address.startswith("127."):
@@ -34,7 +34,7 @@ def interface_of(address: str) -> str | None:
 
 
 def address_of(interface: str) -> str | None:
-    """The address of an interface; None where it has none or cannot be asked."""
+    """Return the address of an interface; None if it has none or it cannot be determined."""
     if sys.platform != "linux":
         return None
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -46,5 +46,5 @@ def address_of(interface: str) -> str | None:
 
 
 def host_of(address: str) -> str:
-    """The host in an address such as `tcp://127.0.0.1:4000`."""
+    """Return the host in an address such as `tcp://127.0.0.1:4000`."""
     return address.removeprefix("tcp://").rsplit(":", 1)[0]

@@ -14,7 +14,7 @@ LOOPBACK = "127.0.0.1"
 
 @final
 class LocalCluster(Cluster):
-    """A single agent that starts all roles here, however many; it has no frames of its own."""
+    """A single agent that starts all roles on this machine; it has no data frames of its own."""
 
     agents = 1
     coordinator_host = LOOPBACK
@@ -35,7 +35,7 @@ class LocalCluster(Cluster):
         return [] if reason is None else [AgentEnded(reason, 0)]
 
     def restart(self, agents: Sequence[int]) -> None:
-        """Start another thread; the one before has ended."""
+        """Start another thread; the previous one has ended."""
         assert self._launch is not None
         self.start(self._launch)
 
@@ -45,6 +45,6 @@ class LocalCluster(Cluster):
         return self._agent is None or self._agent.ended
 
     def stop(self) -> None:
-        """Wait for the agent, which has been told to shut down."""
+        """Wait for the agent to end, after `Shutdown` was sent to it."""
         if self._agent is not None:
             self._agent.join()

@@ -1,4 +1,4 @@
-"""Which agents are on one machine, and which of them can have roles forked from one process."""
+"""Identifiers of agents that are on one machine, and of those that can share a fork server."""
 
 import os
 import platform
@@ -8,12 +8,12 @@ from pathlib import Path
 from flambeau.kernels.cores import usable_cores
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-#: Processes open each other's memory by process number, with the rights of their user.
+#: Processes open each other's memory by process id, with the rights of their user.
 _NAMESPACES = ("pid", "user")
 
 
 def machine_identity() -> str:
-    """Return what agents have in common that can share memory: a container is a machine too."""
+    """Return an identifier of agents that can share memory; a container counts as a machine."""
     if not _BOOT_ID.exists():  # not Linux
         return platform.node()
     namespaces = (os.readlink(f"/proc/self/ns/{name}") for name in _NAMESPACES)
@@ -21,12 +21,12 @@ def machine_identity() -> str:
 
 
 def fork_siblings(machine: str, job: str) -> str:
-    """Return what agents of one job have in common whose roles can be forked from one process.
+    """Return an identifier of the agents of one job whose roles one process can fork.
 
-    `job` is a name that no other job has: the address of its coordinator, or a launcher's name.
+    `job` is a unique name of the job: the address of its coordinator, or a name by its launcher.
 
     A role inherits the limits, the control group and the cores of the process that forks it, and
-    ends with that: an engine that limits each of its processes expects them to have their own.
+    ends with it: an engine that limits each of its processes expects roles to have these limits.
     """
     if sys.platform != "linux":
         return ""

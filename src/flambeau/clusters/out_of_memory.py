@@ -1,4 +1,4 @@
-"""Whether the kernel has killed a process for want of memory."""
+"""Detection of processes that the kernel has killed for lack of memory."""
 
 import re
 from pathlib import Path
@@ -9,10 +9,10 @@ COUNTERS = Path("/proc/vmstat")
 
 @final
 class OutOfMemoryKills:
-    """The kernel's count of such kills on this machine, its containers included.
+    """The kernel's count of out-of-memory kills on this machine, including its containers.
 
-    A process that was killed by SIGKILL need not have been short of memory; one that was killed
-    while this count went up most likely was.
+    A process that ended by SIGKILL has not necessarily run out of memory; one that ended while
+    this count went up most likely has.
     """
 
     def __init__(self, counters: Path = COUNTERS) -> None:
@@ -20,7 +20,7 @@ class OutOfMemoryKills:
         self._seen = self._count()
 
     def new(self) -> bool:
-        """Return whether there were any since the last call."""
+        """Return whether there were any kills since the last call."""
         before, self._seen = self._seen, self._count()
         return self._seen > before
 

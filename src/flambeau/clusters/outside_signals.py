@@ -1,7 +1,7 @@
-"""Signals that are meant for the driver, and that schedulers send to every process of a job.
+"""Signals that are meant for the driver, but that schedulers send to every process of a job.
 
-Roles and the fork server survive them: the driver decides whether the job saves, stops or ends, and
-agents end roles with SIGKILL. Scripts of `flambeau run` keep what Python does on these signals.
+Roles and the fork server ignore them: the driver decides whether the job saves, stops or ends, and
+agents end roles with SIGKILL. Scripts of `flambeau run` keep Python's behaviour on these signals.
 """
 
 import os
@@ -14,9 +14,9 @@ _before: dict[signal.Signals, "signal._HANDLER"] = {}
 
 
 def withstand() -> None:
-    """Have these signals do nothing in this process and its forks.
+    """Ignore these signals in this process and its forks.
 
-    Not by SIG_IGN, which programs that a role starts would inherit.
+    This does not use SIG_IGN, which programs that a role starts would inherit.
     """
     for number in NUMBERS:
         if signal.getsignal(number) is not _do_nothing:
@@ -32,12 +32,12 @@ def restore(numbers: Sequence[signal.Signals] = NUMBERS) -> None:
 
 
 def let_forks_be_terminated() -> None:
-    """Have SIGTERM end processes that this one forks from now on, such as loader processes.
+    """Let SIGTERM end processes that this one forks from now on, such as data loader processes.
 
-    `multiprocessing` ends its processes with it. The other signals do nothing in forks, either.
+    `multiprocessing` ends its processes with SIGTERM. Forks ignore the other signals, too.
     """
     os.register_at_fork(after_in_child=lambda: restore([signal.SIGTERM]))
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """Return to what was interrupted."""
+    """Return to the interrupted code."""

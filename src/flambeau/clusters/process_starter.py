@@ -1,4 +1,4 @@
-"""How an agent starts processes: forked from a fork server, or each on its own."""
+"""Starters of roles: as forks of a fork server, or each in a new interpreter."""
 
 import atexit
 import contextlib
@@ -24,10 +24,10 @@ from flambeau.clusters.base import Launch
 from flambeau.clusters.fork_server import IMPORT_TIME, LENGTH, kept_seconds, peer_of
 
 FORK_SERVER_MODULE = "flambeau.clusters.fork_server"
-#: A fork server that is stopped for longer than this is frozen, and not only held up.
+#: A fork server that is stopped for longer than this counts as frozen, not as delayed.
 FROZEN_SECONDS = 3.0
-#: Memory of gradients and messages is used again instead of being returned after every step, and
-#: is in huge pages: a training step on a CPU is up to a tenth faster.
+#: Memory of gradients and messages is reused instead of being returned after every step, and it is
+#: in huge pages: a training step on a CPU is up to 10 % faster.
 KEEP_MEMORY = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
@@ -37,24 +37,24 @@ KEEP_MEMORY = {
 
 
 def whole_environment(own: Mapping[str, str]) -> dict[str, str]:
-    """All of a role's environment, of which `own` is its own."""
+    """Return the complete environment of a role, whose own variables (`own`) take precedence."""
     return {**KEEP_MEMORY, **os.environ, "PYTHONUNBUFFERED": "1", **own}
 
 
 class Starter(ABC):
-    """Starts roles."""
+    """Base class of starters of roles."""
 
     @abstractmethod
     def start(self, lifeline: int, environment: dict[str, str]) -> "Process":
-        """A new role that holds the read end `life` of its lifeline pipe."""
+        """Start a role that holds the read end `lifeline` of its lifeline pipe."""
 
     def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
-        """Do what can be done before roles are known; returns at once."""
+        """Prepare what is possible before roles are known; return at once."""
 
 
 @final
 class Spawning(Starter):
-    """Every role is a new interpreter."""
+    """A starter that runs every role in a new interpreter."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
@@ -74,7 +74,7 @@ class Spawning(Starter):
 
 @final
 class Fork:
-    """A process that was asked for, with the methods of `Popen` that an agent uses."""
+    """A requested process, with the methods of `Popen` that an agent uses."""
 
     def __init__(self, fork_server: "ForkServer", stdout: IO[bytes], stderr: IO[bytes]) -> None:
         self._fork_server, self.stdout, self.stderr = fork_server, stdout, stderr
@@ -83,7 +83,7 @@ class Fork:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs."""
+        """Return the exit code, negative for a signal; None while it runs."""
         self._fork_server.listen()
         return self.returncode
 
@@ -93,9 +93,9 @@ Process = Fork | subprocess.Popen[bytes]
 
 @final
 class ForkServer:
-    """A process that forks; all its methods may be called from any thread.
+    """A client of a process that forks roles; its methods may be called from any thread.
 
-    Agents that know it by the same `folder` share it; without one, it is for this process alone.
+    Agents with the same `folder` share the process; without one, only this agent's process uses it.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class ForkServer:
                 [*command, str(given.fileno()), folder or "", *preload],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                # One that outlives this process must not keep a pipe open that others read.
+                # A server that outlives this process must not keep open a pipe that others read.
                 stderr=subprocess.DEVNULL if folder and kept_seconds() else None,
                 pass_fds=(given.fileno(),),
                 env=environment,
@@ -132,7 +132,7 @@ class ForkServer:
     def fork(
         self, module: str, lifeline: int, fds: tuple[int, ...], environment: dict[str, str]
     ) -> Fork:
-        """A process that runs `module`, with the descriptors `fds` under the same numbers."""
+        """Fork a process that runs `module`, with the descriptors `fds` under the same numbers."""
         stdout, stdout_end = os.pipe()
         stderr, stderr_end = os.pipe()
         fork = Fork(self, os.fdopen(stdout, "rb"), os.fdopen(stderr, "rb"))
@@ -157,7 +157,7 @@ class ForkServer:
         return fork
 
     def listen(self) -> None:
-        """Take in what the fork server has said."""
+        """Process the messages that the fork server has sent."""
         with self._lock:
             while not self.lost:
                 try:
@@ -173,9 +173,9 @@ class ForkServer:
                     self._end()
 
     def is_frozen(self) -> bool:
-        """Return whether it is stopped (SIGSTOP) and stays so; takes a while only if it is.
+        """Return whether the server is stopped (SIGSTOP) and stays so; block only while it is.
 
-        No deadline for an answer could tell this from loading libraries, which takes its time.
+        A deadline for its reply could not distinguish this from loading libraries, which is slow.
         """
         deadline = time.monotonic() + FROZEN_SECONDS
         while self._is_stopped():
@@ -188,10 +188,10 @@ class ForkServer:
         try:
             return self._stat.read_text().rpartition(")")[2].split()[0] in "Tt"
         except (FileNotFoundError, ProcessLookupError):
-            return False  # it has ended, which its connection says
+            return False  # it has ended, which its connection shows
 
     def close(self) -> None:
-        """End all that was forked for this process, and the fork server, unless others use it."""
+        """End all forks of this process, and the fork server unless others use it."""
         with self._lock:
             if not self.lost:
                 self._end()
@@ -203,7 +203,7 @@ class ForkServer:
             del self._forks[number]
 
     def _end(self) -> None:
-        """Without the fork server nobody knows how its forks end, so they end with it."""
+        """End all forks, too: only the fork server can report their exit codes."""
         self.lost = True
         self._control.close()
         if self._process is not None and self._shared:
@@ -216,7 +216,7 @@ class ForkServer:
 
 
 def _own(start: Callable[[socket.socket], None]) -> socket.socket:
-    """Have a fork server started for this process alone: nobody else can reach it."""
+    """Start a fork server to which only this process can connect."""
     ours, theirs = socket.socketpair()
     with theirs:
         start(theirs)
@@ -224,7 +224,7 @@ def _own(start: Callable[[socket.socket], None]) -> socket.socket:
 
 
 def _shared(folder: str, start: Callable[[socket.socket], None]) -> socket.socket:
-    """Connect to the fork server of this folder, which is started if there is none."""
+    """Connect to the fork server of this folder; start one if there is none."""
     with shared_socket.held(folder) as descriptor:
         found = shared_socket.connect(descriptor)
         if found is None:
@@ -237,7 +237,7 @@ def _shared(folder: str, start: Callable[[socket.socket], None]) -> socket.socke
 
 @final
 class Forking(Starter):
-    """Has roles forked from a fork server that later jobs of this process use again."""
+    """A starter that forks roles from a fork server, which later jobs of this process reuse."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
@@ -253,19 +253,19 @@ class Forking(Starter):
             return fork_server_for(launch, whole).fork(launch.module, lifeline, launch.fds, whole)
 
     def prepare(self) -> None:
-        """Have the libraries loaded."""
+        """Start the fork server, which loads the libraries."""
         bound = self._launch.pinned and self._launch.affinity
         fork_server_for(self._launch, whole_environment(openmp.intel_environment(bound)))
 
 
 _fork_servers: dict[object, ForkServer] = {}
-#: Shared ones that this process has started and uses no more; they end when nobody does.
+#: Shared servers that this process started and no longer uses; they end when no process does.
 _left: list[subprocess.Popen[bytes]] = []
 _lock = threading.Lock()
 
 
 def fork_server_for(launch: Launch, environment: dict[str, str]) -> ForkServer:
-    """The fork server with these modules, and what libraries read when they are loaded as here."""
+    """Return a fork server that has loaded these modules with the same import-time variables."""
     read = sorted(item for item in environment.items() if item[0].startswith(IMPORT_TIME))
     siblings = "kept loaded" if kept_seconds() else launch.siblings
     key = repr((launch.python, launch.preload, read, siblings))
@@ -283,7 +283,7 @@ def fork_server_for(launch: Launch, environment: dict[str, str]) -> ForkServer:
 
 
 def _new_fork_server(launch: Launch, environment: dict[str, str], name: str) -> ForkServer:
-    """Return one of this process alone, or one that others find by its name, too."""
+    """Return a fork server for this process alone, or one that is shared by its name."""
     command = [launch.python, "-m", FORK_SERVER_MODULE]
     if name:
         runtime = os.environ.get("XDG_RUNTIME_DIR") if kept_seconds() else None
@@ -312,7 +312,7 @@ def _reap() -> None:
 
 
 def make_starter(launch: Launch) -> Starter:
-    """What suits this machine: libraries of other systems do not bear to be forked."""
+    """Return the starter for this system: libraries on other systems do not tolerate forks."""
     return Forking(launch) if sys.platform == "linux" else Spawning(launch)
 
 

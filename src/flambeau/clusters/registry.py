@@ -1,4 +1,4 @@
-"""Which class places the agents of a cluster's settings."""
+"""Registry of the cluster classes, by the type of their settings."""
 
 import importlib
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ _PLACED: dict[type[ClusterSettings], _Placed] = {}
 def register(
     settings: type[ClusterSettings], by: str, needs: str | None = None, extra: str | None = None
 ) -> None:
-    """Have the class `by` ("module:name", called with settings and frames) place such agents.
+    """Register the class `by` ("module:name", called with settings and frames) for `settings`.
 
-    It is imported when the first job of that kind starts. `needs` is the library that it imports,
-    for people, and `extra` that of Flambeau which installs it.
+    It is imported when the first job of that kind starts. For error messages, `needs` names the
+    library that it imports, and `extra` is the extra of Flambeau that installs this library.
     """
     _PLACED[settings] = _Placed(by, needs, extra)
 
@@ -39,7 +39,7 @@ register(Ray, "flambeau.clusters.ray.cluster:RayCluster", needs="Ray", extra="ra
 
 
 def open_cluster(settings: ClusterSettings, frames: Mapping[str, Any]) -> Cluster:
-    """Return the cluster that settings name; `frames` are data frames of its engine, by name."""
+    """Return the cluster for these settings; `frames` are data frames of its engine, by name."""
     kind = type(settings)
     placed = _PLACED.get(kind)
     if placed is None:

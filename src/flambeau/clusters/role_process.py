@@ -1,4 +1,4 @@
-"""A child process as its agent sees it: started, read from, ended."""
+"""The agent's side of a role: its process, lifeline pipe and output."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ MAX_LINE = 64 * 1024
 
 
 class RunningRole:
-    """A started role. It leads a process group of its own, which ends with it."""
+    """A started role, the leader of its own process group, which ends with it."""
 
     def __init__(
         self,
@@ -50,29 +50,29 @@ class RunningRole:
         write_message(self._lifeline, child)
 
     def end(self, grace: float) -> None:
-        """Kill it; with `grace`, which is for scripts, ask by SIGTERM and kill it that much later.
+        """Kill the role; with `grace`, send SIGTERM and kill it that many seconds later.
 
-        Other roles do nothing on SIGTERM, see `outside_signals`.
+        `grace` is for scripts: other roles ignore SIGTERM, see `outside_signals`.
         """
         if self.process.pid is None:
-            grace = 0  # it has not begun
+            grace = 0  # it is not forked yet
         if grace > 0 and self.kill_at is None:
             self._signal(signal.SIGTERM)
         self.kill_at = min(time.monotonic() + grace, self.kill_at or float("inf"))
         self.enforce()
 
     def show_stacks(self) -> None:
-        """Have it print its Python stacks; what it has started is left alone."""
+        """Make the role print its Python stacks, but not the processes that it has started."""
         if self.process.pid is not None and self.process.poll() is None:
             os.kill(self.process.pid, STACKS_SIGNAL)
 
     def enforce(self) -> None:
-        """Kill it if its time is up."""
+        """Kill the role if its grace period is over."""
         if self.kill_at is not None and time.monotonic() >= self.kill_at:
             self._signal(signal.SIGKILL)
 
     def finish(self) -> None:
-        """Clear up after its exit: what it had started, and our ends of its pipes."""
+        """Clean up after its exit: kill what it has started, and close our ends of its pipes."""
         self._signal(signal.SIGKILL)
         os.close(self._lifeline)
         for lines in self.outputs.values():
@@ -84,11 +84,11 @@ class RunningRole:
         try:
             os.killpg(self.process.pid, number)
         except ProcessLookupError:
-            return  # the whole group has ended already, which is what was wanted
+            return  # the whole group has already ended
 
 
 class OutputLines:
-    """Complete lines from a child's output."""
+    """A reader of complete lines from a child's output."""
 
     def __init__(self, name: str, stream: IO[bytes]) -> None:
         self.name = name
@@ -98,7 +98,7 @@ class OutputLines:
         os.set_blocking(stream.fileno(), False)
 
     def read(self) -> list[str]:
-        """The lines that have arrived; a last one without an end when the stream has ended."""
+        """Return the lines that have arrived; at the end of the stream, also an incomplete one."""
         try:
             data = os.read(self.stream.fileno(), MAX_LINE)
         except BlockingIOError:

@@ -1,7 +1,7 @@
-"""Where the agents of one user find a fork server that they share: a socket in a folder of theirs.
+"""The socket through which agents of one user share a fork server, in a folder of that user.
 
-Only its owner can enter the folder, so nobody else can connect. Whoever makes, finds or removes the
-socket holds the folder's lock.
+Only its owner can enter the folder, so no other user can connect. A process holds the folder's lock
+while it creates, finds or removes the socket.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ _NAME = "socket"
 
 @contextlib.contextmanager
 def held(folder: str) -> Iterator[int]:
-    """Hold the lock of a folder, which is made if it is not there; gives its descriptor.
+    """Hold the lock of a folder, which is created if it does not exist; yield its descriptor.
 
-    Raises `PermissionError` for a folder that others own or can enter.
+    Raise `PermissionError` for a folder that others own or can enter.
     """
     while True:
         with contextlib.suppress(FileExistsError):
@@ -51,7 +51,7 @@ def _check(folder: str, found: os.stat_result) -> None:
 
 
 def _is_at(folder: str, descriptor: int) -> bool:
-    """Return whether the folder that was opened is still the one with that name."""
+    """Return whether the opened folder is still the one with that name."""
     try:
         return os.path.samestat(os.stat(folder, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def _is_at(folder: str, descriptor: int) -> bool:
 
 
 def connect(descriptor: int) -> socket.socket | None:
-    """Connect to the server of a held folder; None if there is none."""
+    """Connect to the server of a locked folder; return None if there is none."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(_address(descriptor))
@@ -70,7 +70,7 @@ def connect(descriptor: int) -> socket.socket | None:
 
 
 def listen(descriptor: int) -> socket.socket:
-    """Listen in a held folder, in which no server is left."""
+    """Listen in a locked folder that has no server any more."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_NAME, dir_fd=descriptor)
     listener = socket.socket(socket.AF_UNIX)
@@ -80,32 +80,32 @@ def listen(descriptor: int) -> socket.socket:
 
 
 def _address(descriptor: int) -> str:
-    """The socket's path: short, however long the folder's is, since 107 bytes are the limit."""
+    """Return the socket's path: short even if the folder's is not, as the limit is 107 bytes."""
     return f"/proc/self/fd/{descriptor}/{_NAME}"
 
 
 @final
 class Entrance:
-    """The listening socket as its server has it."""
+    """The server's listening socket."""
 
     def __init__(self, listener: socket.socket, folder: str) -> None:
         listener.setblocking(False)
-        listener.listen()  # again: those who connect see the number of the process that did so last
+        listener.listen()  # again: clients see the id of the process that did so last
         self.listener, self._folder = listener, folder
         self._file = os.stat(os.path.join(folder, _NAME))
 
     def close(self) -> bool:
-        """Remove the socket and its folder; False, without a change, if somebody has just come."""
+        """Remove the socket and its folder; if a client has just connected, only return False."""
         with held(self._folder) as descriptor:
             waiting = select.poll()
             waiting.register(self.listener, select.POLLIN)
             if waiting.poll(0):
                 return False
             self.listener.close()
-            # Unless somebody has cleared the temporary files, and another server has followed.
+            # Unless temporary files were deleted and another server has started since.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.stat(_NAME, dir_fd=descriptor), self._file):
                     os.unlink(_NAME, dir_fd=descriptor)
-            with contextlib.suppress(OSError):  # not empty: in use by that other one
+            with contextlib.suppress(OSError):  # not empty: the other server uses it
                 os.rmdir(self._folder)
         return True

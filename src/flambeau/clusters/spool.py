@@ -1,4 +1,4 @@
-"""Rows that an engine hands over once, in files that are read as often as the training needs."""
+"""Files of the rows that an engine delivers once and that training reads many times."""
 
 import io
 import os
@@ -14,7 +14,7 @@ from flambeau.errors import DataError
 
 
 class _ChecksummedWriter(io.BufferedWriter):
-    """Writer with the checksum of what it has written."""
+    """A writer that keeps the checksum of what it has written."""
 
     checksum = 0
 
@@ -25,11 +25,11 @@ class _ChecksummedWriter(io.BufferedWriter):
 
 @final
 class Spool(AbstractContextManager["Spool"]):
-    """A file for each frame, of the Arrow batches that came.
+    """One file per frame, with the Arrow batches received.
 
-    `checksums` has one for each file: equal rows in equal batches have equal ones. The files have
-    no name: processes that are given their descriptors can read them, and nothing
-    is left when the last of these has ended, however it did.
+    `checksums` has one entry per file: equal rows in equal batches have equal checksums. The files
+    have no name: processes that receive their descriptors can read them, and the system removes
+    them when the last of these processes has ended, even if it was killed.
     """
 
     def __init__(self, frames: tuple[str, ...], directory: str | None) -> None:
@@ -40,17 +40,17 @@ class Spool(AbstractContextManager["Spool"]):
         self.descriptors: dict[str, int] = {}
 
     def __exit__(self, *error: object) -> None:
-        """Give the files back."""
+        """Close the files."""
         for descriptor in self.descriptors.values():
             os.close(descriptor)
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Total size of the files in bytes."""
         return sum(os.fstat(descriptor).st_size for descriptor in self.descriptors.values())
 
     def fill(self, parts: Iterator[tuple[str, pa.RecordBatch]]) -> None:
-        """Write rows of frames, each with its name; only one batch is in memory at a time."""
+        """Write batches, each given with its frame's name; only one is in memory at a time."""
         try:
             files: dict[str, _ChecksummedWriter] = {}
             with ExitStack() as stack:

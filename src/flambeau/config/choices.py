@@ -1,4 +1,4 @@
-"""Settings of a job file that name one of several kinds."""
+"""Settings of a job file that select one of several kinds."""
 
 from typing import Any, Self
 
@@ -10,7 +10,7 @@ from flambeau.config.strategies import AllReduce, Hybrid, ParameterServer
 
 
 class Choice(Settings):
-    """One of several kinds, by its name alone or as `{name: {its settings}}`."""
+    """Choice of one of several kinds, by name alone or as `{name: {its settings}}`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -29,13 +29,13 @@ class Choice(Settings):
 
     @property
     def chosen(self) -> Any:
-        """The settings of the kind that was named."""
+        """Settings of the chosen kind."""
         (name,) = self.model_fields_set
         return getattr(self, name)
 
 
 class StrategyChoice(Choice):
-    """How replicas agree."""
+    """Choice of a strategy."""
 
     all_reduce: AllReduce = AllReduce()
     parameter_server: ParameterServer = ParameterServer()
@@ -43,7 +43,7 @@ class StrategyChoice(Choice):
 
 
 class ClusterChoice(Choice):
-    """Where processes run."""
+    """Choice of a cluster."""
 
     local: Local = Local()
     spark: Spark = Spark()
@@ -62,7 +62,7 @@ class ClusterChoice(Choice):
 
 
 class InitFrom(Settings):
-    """Another run's weights to start from: `run`, or with `patterns` of names some of them."""
+    """Run whose weights initialize this one: all, or those whose names match `patterns`."""
 
     run: str
     patterns: tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""Where processes run: the settings of each cluster."""
+"""Settings of each cluster: where processes run."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -21,18 +21,19 @@ from flambeau.errors import ConfigError
 
 
 class ClusterSettings(Settings):
-    """The base of all clusters: how many workers, and what generic code may ask of where they run.
+    """Base class of cluster settings: the number of workers, and the interface for generic code.
 
-    Where workers have a machine to themselves, `affinity` binds each to cores of its own, with
-    `threads_per_core` hardware threads of each; "none" leaves cores and threads as they are.
+    On machines that workers do not share with other jobs, `affinity` binds each worker to its own
+    cores, with `threads_per_core` hardware threads per core; "none" changes neither cores nor
+    threads.
 
-    A cluster of another package is a subclass; `flambeau.clusters.registry` says which class places
-    its agents. Saved settings name it by `kind`.
+    Other packages define clusters as subclasses; `flambeau.clusters.registry` maps settings to the
+    class that places the agents. Saved settings identify the cluster by `kind`.
     """
 
-    #: The name in saved settings; `module:class` if the class gives none.
+    #: Name in saved settings; by default `module:class`.
     kind: ClassVar[str]
-    #: Of which engine it brings rows of data frames to the workers: "spark" or "ray".
+    #: Engine whose data frames this cluster can deliver to workers: "spark" or "ray".
     engine: ClassVar[str | None] = None
 
     workers: int = Field(default=1, ge=1)
@@ -46,23 +47,23 @@ class ClusterSettings(Settings):
 
     @property
     def worker_threads(self) -> int | None:
-        """How many threads a worker has, if that is set."""
+        """Number of threads per worker, or None if it is not set."""
         return None
 
     def brings(self, engine: str) -> bool:
-        """Return whether it brings rows of an engine's data frames to the workers."""
+        """Return whether this cluster can deliver the engine's data frames to workers."""
         return self.engine == engine
 
     def resolved(self) -> Self:
-        """Return these settings with all that only the surroundings know, such as `workers`.
+        """Return these settings, completed with values from the environment, such as `workers`.
 
-        Every job asks for it first, before it checks settings that depend on it or writes files.
+        Every job calls this first, before it checks settings that depend on it or writes files.
         """
         return self
 
     @property
     def workers_known(self) -> bool:
-        """Whether `workers` is what it will be: processes of a launcher must meet first."""
+        """Whether `workers` is final; with a launcher, it is unknown until its processes meet."""
         return True
 
     @model_serializer(mode="wrap")
@@ -91,13 +92,14 @@ class Local(ClusterSettings):
 
 
 class RemoteCluster(ClusterSettings):
-    """Workers that another system starts, perhaps on other machines.
+    """Workers that another system starts, possibly on other machines.
 
-    They inherit nothing of this process. Agents write what they take in to `spool_dir` (their
-    temporary folder). `host` is where they reach this process. When they have not joined after
-    `start_timeout` seconds, the job is an error. Agents that do not see the run directory get its
-    files and send their checkpoints in messages, up to `carry_mb` each; more goes through a folder
-    of the `depot`, a URL that all machines reach. With `shared_files=False` they do not even look.
+    They inherit nothing from this process. Agents write the data that they receive to `spool_dir`
+    (by default their temporary folder). `host` is the address at which they reach this process. If
+    they have not joined after `start_timeout` seconds, the job fails. Agents that cannot access the
+    run directory receive its files and send their checkpoints in messages, up to `carry_mb` MB
+    each; larger ones go through a folder of the `depot`, a URL that all machines can reach. With
+    `shared_files=False`, agents do not check for the run directory.
     """
 
     spool_dir: str | None = None
@@ -111,13 +113,14 @@ class RemoteCluster(ClusterSettings):
 class Spark(RemoteCluster):
     """Workers on the executors of a Spark session, one in each task of a barrier stage.
 
-    `session` is the active one unless given. `cores_per_worker` is the number of threads of a
-    worker, by default `spark.task.cpus`; `resource_profile` is one of Spark's own. Data frames are
-    written once to a file without a name in `spool_dir` of each executor (its temporary folder).
-    `host` is where executors reach this process, if that is not what Spark says. When no task has
-    begun after `start_timeout` seconds, the job is an error. Executors that do not see the run
-    directory send their checkpoints here, up to `carry_mb` each; larger ones go through a folder of
-    the `depot`, a URL that all machines reach. With `shared_files=False` they do not even look.
+    `session` is by default the active one. `cores_per_worker` is the number of threads per worker,
+    by default `spark.task.cpus`; `resource_profile` is a Spark ResourceProfile. Data frames are
+    written once, to an unnamed file in `spool_dir` of each executor (by default its temporary
+    folder). `host` is the address at which executors reach this process, by default the one that
+    Spark uses. If no task has started after `start_timeout` seconds, the job fails. Executors that
+    cannot access the run directory send their checkpoints to this process, up to `carry_mb` MB
+    each; larger ones go through a folder of the `depot`, a URL that all machines can reach. With
+    `shared_files=False`, executors do not check for the run directory.
     """
 
     kind = "spark"
@@ -140,12 +143,13 @@ class Spark(RemoteCluster):
 class Ray(RemoteCluster):
     """Workers on the nodes of a Ray cluster, one in each actor of a placement group.
 
-    `address` is that of a running cluster; by default the one that this process or machine has, or
-    a new one on this machine. Each worker takes `cores_per_worker` and `gpus_per_worker` of Ray's
-    resources; `placement` fills nodes one after the other ("pack") or spreads workers over them.
-    `runtime_env` is Ray's, for packages that nodes lack. Where there is no room for the workers
-    after `resources_timeout` seconds, the job is an error. From a client (`ray://`), a process on
-    the head node drives the job, and keeps the run in `driver_dir` until its files are fetched.
+    `address` is that of a running cluster; by default, the cluster of this process or machine is
+    used, or a new one is started on this machine. Each worker reserves `cores_per_worker` and
+    `gpus_per_worker` of Ray's resources; `placement` fills one node after the other ("pack") or
+    spreads workers over the nodes. `runtime_env` is Ray's, for packages that nodes lack. If the
+    cluster has no room for the workers after `resources_timeout` seconds, the job fails. From a
+    client (`ray://`), a process on the head node drives the job, and keeps the run in `driver_dir`
+    until its files are fetched.
     """
 
     kind = "ray"
@@ -170,12 +174,12 @@ class Ray(RemoteCluster):
 
     @property
     def resources(self) -> dict[str, float]:
-        """What Ray reserves for each worker."""
+        """Resources that Ray reserves for each worker."""
         gpus = {"GPU": self.gpus_per_worker} if self.gpus_per_worker else {}
         return {"CPU": self.cores_per_worker, **gpus}
 
 
-#: How a launcher tells processes their ranks; see `flambeau.clusters.attached.launchers`.
+#: Launchers whose environment variables give ranks; see `flambeau.clusters.attached.launchers`.
 LauncherName = Literal[
     "torchrun",
     "horovod",
@@ -191,14 +195,14 @@ LauncherName = Literal[
 
 
 class Attached(RemoteCluster):
-    """The processes that srun, mpiexec, torchrun, aprun, jsrun or flux have started.
+    """Processes that srun, mpiexec, torchrun, aprun, jsrun or flux has started.
 
-    Every one of them runs the same script and takes part in each job; rank 0 also drives it, and
-    all return the same result. Ranks come from the launcher's variables (`detect` names it), or are
-    given as `rank` and `size`. Each process starts `workers_per_process` workers: 1 if the launcher
-    started several on a host, otherwise one for each GPU, or 1. Processes find each other through
-    a file in `meeting_dir`, a folder that all hosts see (by default .flambeau in the current one);
-    `host` is the address of rank 0 for the others.
+    Each of them runs the same script and takes part in every job; rank 0 also drives the job, and
+    all return the same result. Ranks are read from the launcher's environment variables (`detect`
+    names the launcher), or given as `rank` and `size`. Each process starts `workers_per_process`
+    workers: by default 1 if the launcher started several processes per host, otherwise one per GPU,
+    or 1. Processes find each other through a file in `meeting_dir`, a folder that all hosts share
+    (by default .flambeau in the current one); `host` is the address of rank 0 for the others.
     """
 
     kind = "attached"
@@ -240,14 +244,15 @@ class Attached(RemoteCluster):
 class Ssh(RemoteCluster):
     """Workers on hosts that are reached by ssh, with the user's own config, agent and keys.
 
-    `hosts` is a host file (one host per line, as of MPI and DeepSpeed: `node1 slots=4`), or a list
-    of such lines. Each host has room for `workers_per_host`, or as many workers as it has slots; a
-    host without slots has one, or an even share of `workers`. With fewer `workers` than slots, the
-    slots that are left replace those of lost hosts. `python` is the interpreter on the hosts, by
-    default the one at the same path as here; `environment` has variables for what runs there.
-    `ssh` is the program with its options, such as "ssh -F my_config". `host` is the address of this
-    machine for the hosts, if they do not reach it where ssh comes from. Hosts that cannot reach it
-    at all do so through ssh: `tunnel` says whether (None: where it is needed).
+    `hosts` is a host file in the format of MPI and DeepSpeed (one host per line, `node1 slots=4`),
+    or a list of such lines. Each host has room for `workers_per_host` workers, or as many as it has
+    slots; a host without slots has room for one, or for an even share of `workers`. With fewer
+    `workers` than slots, the remaining slots replace those of lost hosts. `python` is the
+    interpreter on the hosts, by default the one at the same path as on this machine; `environment`
+    has variables for the processes there. `ssh` is the program with its options, such as
+    "ssh -F my_config". `host` is the address at which hosts reach this machine, by default the one
+    from which ssh connects. `tunnel` sends that traffic through ssh, for hosts that cannot connect
+    to this machine (None: only where it is needed).
     """
 
     kind = "ssh"
@@ -274,7 +279,7 @@ class Ssh(RemoteCluster):
         return self.threads_per_worker
 
     def resolved(self) -> Self:
-        """Return these settings with the hosts of the file, their slots, and all `workers`."""
+        """Return these settings with the hosts of the file, their slots and the total `workers`."""
         hosts = read_hosts(self.hosts)
         asked = self.workers if "workers" in self.model_fields_set else None
         each = self.workers_per_host or (asked and -(-asked // len(hosts))) or 1
@@ -290,9 +295,9 @@ class Ssh(RemoteCluster):
 
 
 class UnknownCluster(ClusterSettings):
-    """A cluster of a package that is not installed here, as far as others need to know it.
+    """Generic settings of a cluster whose package is not installed on this machine.
 
-    A worker, or who predicts with a run, does not need the package that placed the workers.
+    Workers, and processes that predict with a run, do not need the package that placed the workers.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -307,14 +312,14 @@ _KINDS: dict[str, type[ClusterSettings]] = {
 
 
 def _saved(value: Any) -> Any:
-    """Return the settings that a mapping (of a saved job) holds, or that are given."""
+    """Return cluster settings: `value`, or those in a mapping from a saved job."""
     if isinstance(value, ClusterSettings):
         return value
     if not isinstance(value, Mapping):
         raise ValueError("give a cluster, such as fb.Local(workers) or fb.Spark(workers)")
     values = dict(value)
     name = values.pop("kind", None)
-    if name is None:  # saved before there were names
+    if name is None:  # saved before settings had a `kind`
         name = Local.kind if values.keys() <= Local.model_fields.keys() else Spark.kind
     return _class_of(str(name)).model_validate(values)
 
@@ -331,11 +336,11 @@ def _class_of(kind: str) -> type[ClusterSettings]:
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):
-        return UnknownCluster  # whose run can still be used
+        return UnknownCluster  # its run can still be used
     if not (isinstance(found, type) and issubclass(found, ClusterSettings)):
         raise ValueError(f"{kind!r} is not a cluster: its class must be a ClusterSettings")
     return found
 
 
-#: The cluster of a job: settings of any subclass, or what was saved of them.
+#: Cluster of a job: settings of any subclass, or the saved form of them.
 Cluster = Annotated[SerializeAsAny[ClusterSettings], BeforeValidator(_saved)]

@@ -1,4 +1,4 @@
-"""A reference to the user's code: by import path, or by value in the run directory."""
+"""References to the user's code: by import path, or by value in the run directory."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from flambeau.config.settings import Settings
 
 
 class CodeRef(Settings):
-    """Something of the user's: a model, a loss, a dataset.
+    """Reference to an object of the user: a model, a loss, a dataset.
 
     `path` is `package.module:name`; `value` is a file in the run directory's `code/`. With `call`
-    the object is called with `args` on the worker (a class, or a function that builds it).
+    the object (a class or a builder function) is called with `args` on the worker.
     """
 
     path: str | None = Field(default=None, pattern=r"^[\w.]+:[\w.]+$")
@@ -27,5 +27,5 @@ class CodeRef(Settings):
 
     @property
     def name(self) -> str:
-        """What to call it in a message."""
+        """Name in messages."""
         return self.path or self.value or ""

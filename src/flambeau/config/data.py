@@ -1,4 +1,4 @@
-"""Where training data comes from, as a worker can open it."""
+"""Sources of training data, as workers open them."""
 
 import os
 from collections.abc import Mapping
@@ -25,15 +25,14 @@ FILE_FORMATS = (
     "svhn",
     "tsv",
 )
-#: Formats that only a name tells apart: any text might be any of them.
+#: Formats that cannot be inferred from the content, since any text may be in any of them.
 TEXT_FORMATS = ("criteo", "csv", "dummy", "libffm", "libfm", "libsvm", "tsv")
 
 
 class FileData(Settings):
-    """Files of a known format; `format=None` is inferred from the names and first bytes.
+    """Files of a known format; with `format=None` it is inferred from names and first bytes.
 
-    `share` are two fractions, and stands for the rows between them, in order: `(0.5, 1)` is the
-    second half.
+    `share` selects the rows between two fractions, in order: `(0.5, 1)` is the second half.
     """
 
     kind: Literal["files"] = "files"
@@ -60,7 +59,7 @@ class FileData(Settings):
 class ArrayRef(Settings):
     """A column in memory-mapped storage: an inherited file descriptor, or a file.
 
-    A relative `path` is one in the run directory, where the file is as long as the job runs.
+    A relative `path` is relative to the run directory; the file exists while the job runs.
     """
 
     fd: int | None = None
@@ -71,12 +70,12 @@ class ArrayRef(Settings):
 
     @property
     def lasts(self) -> bool:
-        """Whether it can be read after the job: it is in a file of the user's."""
+        """Whether the column can be read after the job, because it is in a file of the user."""
         return self.path is not None and os.path.isabs(self.path)
 
 
 class ArrayData(Settings):
-    """Columns of equal length; `inputs` and `labels` are the column names by position."""
+    """Columns of equal length; `inputs` and `labels` are column names, in order of position."""
 
     kind: Literal["arrays"] = "arrays"
     columns: dict[str, ArrayRef]
@@ -99,10 +98,10 @@ class LoaderData(Settings):
 
 
 class SpooledData(Settings):
-    """A data frame of the cluster, written to a file of each agent: every worker has a part of it.
+    """A data frame of the cluster, of which each agent writes a part to a file for its workers.
 
-    `name` says which of the job's it is, `columns` are those that were written, and `engine` is
-    whose data frame it was.
+    `name` identifies it among the data frames of the job, `columns` are the columns that are
+    written, and `engine` is the system that the data frame belongs to.
     """
 
     kind: Literal["spooled"] = "spooled"
@@ -112,10 +111,10 @@ class SpooledData(Settings):
 
 
 class FrameData(Settings):
-    """A data frame of the process that started the job, in an Arrow file as long as the job runs.
+    """A data frame of the process that started the job, in an Arrow file while the job runs.
 
-    `fd` is its inherited descriptor, or `file` its path in the run directory; `arrow_schema` has
-    its columns and types (base64).
+    `fd` is the file's inherited descriptor, or `file` its path in the run directory; `arrow_schema`
+    has the columns and types (base64).
     """
 
     kind: Literal["frame"] = "frame"
@@ -132,23 +131,23 @@ DataRef = Annotated[
 
 
 def is_frame(data: Any) -> bool:
-    """Whether it is a data frame in memory: of pandas, or one that gives its columns to Arrow."""
+    """Return whether `data` is an in-memory data frame: pandas, or one that exports to Arrow."""
     streams = hasattr(type(data), "__arrow_c_stream__") and not is_spark_frame(data)
     return streams or is_pandas(data)
 
 
 def is_pandas(data: Any) -> bool:
-    """Whether it is a DataFrame of pandas, which need not be installed."""
+    """Return whether `data` is a pandas DataFrame; pandas need not be installed."""
     return _is_a_data_frame_of(data, "pandas.")
 
 
 def is_spark_frame(data: Any) -> bool:
-    """Whether it is a DataFrame of Spark, of whichever kind of session."""
+    """Return whether `data` is a Spark DataFrame, of any kind of session."""
     return _is_a_data_frame_of(data, "pyspark.sql")
 
 
 def is_ray_dataset(data: Any) -> bool:
-    """Whether it is a Dataset of Ray Data, which need not be installed."""
+    """Return whether `data` is a Ray Dataset; Ray need not be installed."""
     return any(
         kind.__module__.startswith("ray.data") and kind.__name__ == "Dataset"
         for kind in type(data).__mro__
@@ -162,17 +161,17 @@ def _is_a_data_frame_of(data: Any, package: str) -> bool:
     )
 
 
-#: What to make of labels that are not 0 and 1, by the label that no other form has.
+#: Maps from other binary labels to 0 and 1, by the label that occurs in one form only.
 BINARY_FORMS = {-1.0: {-1.0: 0.0, 1.0: 1.0}, 2.0: {1.0: 0.0, 2.0: 1.0}}
 
 
 def shown_map(mapping: Mapping[float, float]) -> str:
-    """A map of labels as a user writes it."""
+    """Return a label map as the user writes it."""
     pairs = ", ".join(f"{old:g}: {new:g}" for old, new in mapping.items())
     return f"label_map={{{pairs}}}"
 
 
 def map_advice(label: float) -> str:
-    """How to map labels, one of which is `label`, to those that are needed."""
+    """Return advice how to map labels, one of which is `label`, to the required ones."""
     form = BINARY_FORMS.get(label)
     return f"map others with {'label_map={label: number}' if form is None else shown_map(form)}"

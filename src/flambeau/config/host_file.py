@@ -1,4 +1,4 @@
-"""The hosts of a file or a list, as MPI, DeepSpeed and plain lists of addresses write them."""
+"""Hosts in a file or a list, in the formats of MPI and DeepSpeed or as plain addresses."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -9,22 +9,22 @@ from flambeau.errors import ConfigError
 
 _FORM = "write one host per line, such as node1, user@10.0.0.4 or node1 slots=4"
 _NOTE = re.compile(r"\([^()]*\)")
-#: An address in brackets, or a name without colons, and perhaps `:slots`.
+#: An address in brackets or a name without colons, followed by `:slots`.
 _COUNTED = re.compile(r"(?P<name>(?:[^@\s]+@)?(?:\[[^\[\]\s]+\]|[^:\[\]\s]+)):(?P<slots>[^:\s]*)")
 _BRACKETS = re.compile(r"(?P<user>(?:[^@\s]+@)?)\[(?P<address>[^\[\]\s]+)\]")
-#: What a name may consist of; no option of ssh begins like a name.
+#: Valid host names. They cannot begin with "-", so ssh never takes one for an option.
 _NAME = re.compile(r"(?!-)[\w.%:+@-]+")
 _SLOTS = ("slots", "slot", "cpus", "cpu", "count")
-#: A limit of MPI on oversubscription, which there is not here.
+#: MPI's limit on oversubscription, which Flambeau does not have.
 _IGNORED = ("max_slots", "max-slots", "slots_max", "slots-max")
 
 
 @dataclass(frozen=True)
 class Host:
-    """A host as ssh knows it: `name` may be an alias, an address or `user@host`.
+    """A host that ssh can reach: `name` may be an alias, an address or `user@host`.
 
-    `slots` is how many workers it has room for, None if that is not said. `line` is the number of
-    its line in the file or list.
+    `slots` is the number of workers that it has room for, or None if it is not given. `line` is its
+    line number in the file or list.
     """
 
     name: str
@@ -33,9 +33,9 @@ class Host:
 
 
 def read_hosts(source: str | Path | Sequence[str]) -> tuple[Host, ...]:
-    """Return the hosts of a file (a path), or of a list of lines; the first one is the master.
+    """Return the hosts in a file (a path) or a list of lines; the first one is the master.
 
-    As in MPI, lines with the same host add up: each counts for its slots, or for one.
+    As in MPI, the slots of lines with the same host are added; a line without slots counts as one.
     """
     if isinstance(source, str | Path):
         where, lines = str(source), _lines_of(Path(source))

@@ -1,4 +1,4 @@
-"""A whole job: what was asked, complete, and as plain values."""
+"""Settings of a whole job, complete and as plain values."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -34,13 +34,13 @@ from flambeau.config.strategies import AllReduce, Hybrid, ParameterServer, Strat
 Columns = str | tuple[str, ...]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
-#: Which ranges of columns there are, for messages.
+#: Description of valid ranges of columns, for error messages.
 RANGES = "a range counts through one name, such as 'I1:I13'; list other columns one by one"
 _RANGE = re.compile(r"^(?P<stem>.*?)(?P<first>\d+):(?P=stem)(?P<last>\d+)$")
 
 
 def columns(names: str) -> list[str]:
-    """The column names of a range: `columns("I1:I13")` is `["I1", ..., "I13"]`."""
+    """Return the column names of a range: `columns("I1:I13")` is `["I1", ..., "I13"]`."""
     match = _RANGE.match(names)
     if match is None:
         raise ValueError(f"{names!r} is not a range of columns: {RANGES}")
@@ -51,7 +51,7 @@ def columns(names: str) -> list[str]:
 
 
 def _expand(names: Any) -> Any:
-    """Ranges inside a columns setting, written out."""
+    """Expand the ranges in a setting that names columns."""
     if isinstance(names, str) and _RANGE.match(names):
         return tuple(columns(names))
     if isinstance(names, list | tuple):
@@ -69,20 +69,20 @@ LabelSetting = str | tuple[str, ...] | dict[str, str] | None
 
 
 def label_columns(label: LabelSetting) -> tuple[str, ...]:
-    """The columns that a label is made of."""
+    """Return the columns that a label setting names."""
     if label is None or isinstance(label, str):
         return () if label is None else (label,)
     return tuple(label.values()) if isinstance(label, dict) else label
 
 
 class Binding(Settings):
-    """How columns meet the model.
+    """Mapping of data columns to model inputs and labels.
 
-    Texts among the inputs become 64-bit ids by hash, salted with the column's name; columns that
-    share a table need the same salt: `hash={"history": "item"}`. `crosses` makes columns of ids
-    from others: `{"user_x_ad": ["user", "ad"]}`. `fill` stands for missing numbers among the
-    inputs: one number for all of them, or some by column, `{"price": 0.0}`. `label_map` gives the
-    labels to learn for those in the data: `{-1: 0, 1: 1}`.
+    Input texts are hashed to 64-bit ids, salted with the name of the column; columns that share a
+    table need the same salt: `hash={"history": "item"}`. `crosses` combines columns into new
+    columns of ids: `{"user_x_ad": ["user", "ad"]}`. `fill` replaces missing numbers in the inputs:
+    one number for all columns, or one per column, `{"price": 0.0}`. `label_map` maps labels in the
+    data to those to train on: `{-1: 0, 1: 1}`.
     """
 
     inputs: tuple[str, ...] | dict[str, Columns] | None = None
@@ -96,7 +96,7 @@ class Binding(Settings):
     fill: Number | dict[str, Number] | None = None
 
     def nullable(self, columns: Iterable[str], labels: Collection[str]) -> frozenset[str]:
-        """Those columns of arrays that may hold NaN; `labels` are known by their position."""
+        """Return the array columns that may contain NaN; `labels` are given by position."""
         if isinstance(self.fill, float):
             inputs = set(columns).difference(labels, self.labels, (self.weight or "",))
             return self.maskable.union(inputs)
@@ -104,12 +104,12 @@ class Binding(Settings):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """All columns with labels."""
+        """All label columns."""
         return label_columns(self.label)
 
     @property
     def maskable(self) -> frozenset[str]:
-        """Columns that may hold NaN, for "this row has no label for this task"."""
+        """Columns that may contain NaN, which means that a row has no label for this task."""
         return frozenset(self.label.values()) if isinstance(self.label, dict) else frozenset()
 
     @field_validator("crosses")
@@ -136,12 +136,12 @@ class Binding(Settings):
 
 
 class JobSettings(Settings):
-    """Everything a worker needs to know about the job; saved as `job.yaml`."""
+    """All settings of a job that workers need; saved as `job.yaml`."""
 
     model: CodeRef
     train: DataRef
     valid: DataRef | None = None
-    #: The digest of the pipeline that makes features of raw data, which the run holds.
+    #: Digest of the pipeline that makes features from raw data, which is saved in the run.
     features: str | None = None
     binding: Binding = Binding()
     loss: str | CodeRef | dict[str, str | CodeRef] | None = None
@@ -190,7 +190,7 @@ class JobSettings(Settings):
 
     @property
     def evaluation_rows(self) -> int:
-        """The rows of a batch in evaluations and predictions."""
+        """Number of rows per batch in evaluations and predictions."""
         return self.evaluation.batch_size or self.batch_size
 
     @model_validator(mode="after")

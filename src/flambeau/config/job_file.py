@@ -1,4 +1,4 @@
-"""A job written down as YAML, with the names of `fit`'s arguments."""
+"""Job files: jobs in YAML, with keys named after the arguments of `fit`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,11 +41,10 @@ from flambeau.errors import ConfigError
 
 
 class JobFile(Binding):
-    """The settings of a job file; `settings()` are those of the job that it describes.
+    """Content of a job file; `settings()` returns the settings of the job that it describes.
 
-    `model` is a name of ours or `module:name`, and `args` are what it is built with. `features` is
-    a file of features, or the folder of a saved pipeline. The columns (`inputs`, `label`, ...) are
-    those of `Binding`.
+    `model` is a built-in model or `module:name`, built with `args`. `features` is a features file,
+    or the folder of a saved pipeline. The columns (`inputs`, `label`, ...) are those of `Binding`.
     """
 
     model: str
@@ -87,11 +86,11 @@ class JobFile(Binding):
         return model
 
     def settings(self, where: str = "", cluster: ClusterSettings | None = None) -> JobSettings:
-        """The job; errors about settings that exclude each other start with `where`.
+        """Return the job's settings; errors about conflicting settings start with `where`.
 
-        `cluster` is the job's own, with what was only known after it was asked.
+        `cluster` is the job's own cluster, already resolved.
         """
-        # The run's settings have the digest of its features; the job knows their folder.
+        # In a run's settings, `features` is a digest; in a job file, it is a path.
         same = (JobSettings.model_fields.keys() & JobFile.model_fields.keys()) - {"features"}
         values = {name: getattr(self, name) for name in same}
         binding = {name: getattr(self, name) for name in Binding.model_fields}
@@ -105,27 +104,27 @@ class JobFile(Binding):
         return JobSettings.parse(values, where)
 
     def _loss(self) -> Any:
-        """Return the loss, which for our models over fields is the one of their `default_loss`."""
+        """Return the loss; built-in models over fields have a default, their `default_loss`."""
         named = self.loss is not None or self.step is not None
         return self.loss if named or self.model not in FIELD_NAMES else "bce"
 
     def _model_ref(self) -> CodeRef:
         if is_code(self.model):
             return CodeRef(path=self.model, args=self.args, call=bool(self.args))
-        # Ours are built by name on the worker, so that the driver need not load torch.
+        # Built-in models are built by name on the worker, so the driver need not load torch.
         args = {"name": self.model, **self.args}
         return CodeRef(path="flambeau.models:build", args=args, call=True)
 
 
 def load_job_file(path: str | Path, overrides: Sequence[str] = ()) -> JobFile:
-    """The job in a file, with `key=value` overrides; everything that is wrong in a line each.
+    """Load a job file with `key=value` overrides; report all errors at once, one per line.
 
-    A job without `run_dir` goes to `runs/` and the name of its file.
+    Without `run_dir`, the run directory is `runs/` and the name of the file.
     """
     path = Path(path)
     values = read_yaml(path)
     overridden = override(values, overrides)
-    # What is null is not set, also where no setting can be null.
+    # A null key counts as not set, even if the setting does not accept null.
     for key in [key for key in JobFile.model_fields if values.get(key, "") is None]:
         del values[key]
     values.setdefault("run_dir", str(Path("runs") / path.stem))
@@ -141,6 +140,6 @@ def load_job_file(path: str | Path, overrides: Sequence[str] = ()) -> JobFile:
 
 
 def _origin(key: str, overridden: list[str], path: Path) -> str:
-    """Where the value of a key was written."""
+    """Return where the value of a key was given: on the command line or in the file."""
     on_command_line = any(key == name or key.startswith(f"{name}.") for name in overridden)
     return COMMAND_LINE if on_command_line else str(path)

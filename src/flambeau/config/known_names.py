@@ -1,4 +1,4 @@
-"""Losses and metrics by name, known without torch so that a misspelling is found at once."""
+"""Names of losses and metrics, available without torch so that typos are found immediately."""
 
 import re
 from typing import NamedTuple
@@ -21,7 +21,7 @@ METRIC_NAMES = (
     "top5",
 )
 
-#: Other names by which metrics are known; results have the name that was given.
+#: Aliases of metrics; results have the name that the user has given.
 METRIC_ALIASES = {
     "acc": "accuracy",
     "auroc": "auc",
@@ -37,30 +37,30 @@ METRIC_ALIASES = {
     "top5_accuracy": "top5",
 }
 
-#: Metrics of the first k of a ranking, whose names say k: "recall@10".
+#: Metrics of the first k items of a ranking; k is part of the name: "recall@10".
 RANKED_NAMES = ("ndcg", "recall")
 
 _RANKED = re.compile(rf"^(?P<name>{'|'.join(RANKED_NAMES)})@(?P<k>[1-9]\d*)$")
 
 
 class RankedName(NamedTuple):
-    """What the name of a ranked metric says."""
+    """Parts of the name of a ranked metric."""
 
     name: str
     k: int
 
 
 def ranked_name(metric: str) -> RankedName | None:
-    """The parts of a name such as "recall@10"; None if it is not one."""
+    """Return the parts of a name such as "recall@10", or None for any other name."""
     match = _RANKED.match(metric)
     return None if match is None else RankedName(match["name"], int(match["k"]))
 
 
 def is_metric(name: str) -> bool:
-    """Return whether there is a metric of this name."""
+    """Return whether a metric of this name exists."""
     return METRIC_ALIASES.get(name, name) in METRIC_NAMES or ranked_name(name) is not None
 
 
 def metric_choices() -> tuple[str, ...]:
-    """The names to choose from, for messages."""
+    """Return all names of metrics, for error messages."""
     return (*METRIC_NAMES, *(f"{name}@10" for name in RANKED_NAMES), *METRIC_ALIASES)

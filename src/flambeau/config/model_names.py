@@ -1,8 +1,8 @@
-"""The names of the models in `flambeau.models`, for a driver that does not load them."""
+"""Names of the models in `flambeau.models`, available without loading them."""
 
 SEQUENCE_NAMES = ("din", "esmm", "mmoe", "sasrec", "two_tower")
 
-#: Recommenders of ids in fields, and numbers.
+#: Recommender models over fields of ids, and numbers.
 FIELD_NAMES = (
     "lr",
     "fm",

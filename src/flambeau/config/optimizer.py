@@ -1,4 +1,4 @@
-"""Which optimizer, with which arguments; built on the worker (or the server) that uses it."""
+"""Optimizer settings; the optimizer is built on the worker (or the server) that uses it."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ DENSE_OPTIMIZERS = {
     "sgd": "SGD",
 }
 
-#: Optimizers that need the norm of a whole weight, which no server and no table has.
+#: Optimizers that need the norm of a whole weight, which servers and tables cannot compute.
 LAYERWISE_OPTIMIZERS = ("lamb",)
 
 TABLE_OPTIMIZERS = (
@@ -40,7 +40,7 @@ TABLE_OPTIMIZERS = (
 class OptimizerSpec(Settings):
     """An optimizer by name (or import path) and its arguments.
 
-    `groups` maps patterns of parameter names (`"*.bias"`) to arguments that differ for them.
+    `groups` maps patterns of parameter names (`"*.bias"`) to arguments that override `args`.
     """
 
     name: str = "adam"
@@ -62,7 +62,7 @@ class OptimizerSpec(Settings):
 
 
 def for_tables(spec: OptimizerSpec | None) -> OptimizerSpec | None:
-    """The same one; `ValueError` if it is not for tables."""
+    """Return `spec`; raise `ValueError` if it cannot be used for tables."""
     if spec is not None and spec.name in LAYERWISE_OPTIMIZERS:
         raise ValueError(
             f"'{spec.name}' needs the norm of a whole weight, and tables update single rows: use "
@@ -77,7 +77,7 @@ def for_tables(spec: OptimizerSpec | None) -> OptimizerSpec | None:
 
 
 def optim(name: str | type, *, groups: dict[str, dict[str, Any]] | None = None, **args: Any) -> Any:
-    """An optimizer for `fit`: `optim("adam", lr=1e-3)` or `optim(torch.optim.SGD, lr=0.1)`."""
+    """Make an optimizer for `fit`: `optim("adam", lr=1e-3)`, `optim(torch.optim.SGD, lr=0.1)`."""
     if isinstance(name, type):
         name = f"{name.__module__}:{name.__qualname__}"
     return OptimizerSpec(name=name, args=args, groups=groups or {})

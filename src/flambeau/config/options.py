@@ -1,4 +1,4 @@
-"""The small value objects that group the options of a job."""
+"""Groups of job options."""
 
 from typing import Literal
 
@@ -10,10 +10,10 @@ CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotun
 
 
 class Compute(Settings):
-    """How one update is computed.
+    """Settings of the computation of one update.
 
-    `accumulate=k` computes a worker's batch in k parts and adds their gradients: the same result
-    with less memory. `lr_scaling` multiplies the learning rate by the number of workers
+    `accumulate=k` computes a worker's batch in k parts and adds their gradients, which gives the
+    same result with less memory. `lr_scaling` multiplies the learning rate by the number of workers
     (`"linear"`) or its square root (`"sqrt"`). `compile` may be a mode of `torch.compile`, such as
     `"max-autotune"`.
     """
@@ -35,15 +35,15 @@ class Compute(Settings):
 
 
 class Loading(Settings):
-    """How data reaches the training loop.
+    """Settings of data loading.
 
-    `workers` are processes (per training worker) for a Dataset's own Python code; by default one
-    for image folders and none for the rest, since Arrow and array data need none. `shuffle_rows`
-    is the size of the buffer in which rows of streamed files (Parquet, CSV, Arrow) are mixed.
-    Batches that are not full are left out with `drop_last`, with `"when_possible"` only beside full
-    ones. `read_ahead` is in batches. `keep_negatives` is the share of the rows with label 0 that
-    are trained on; validation and predictions are corrected for it, so that probabilities are
-    right.
+    `workers` is the number of processes (per training worker) that run a Dataset's Python code; by
+    default one for image folders and none for other data, since Arrow and array data need none.
+    `shuffle_rows` is the size in rows of the buffer in which streamed files (Parquet, CSV, Arrow)
+    are shuffled. `drop_last` leaves out batches that are not full, with `"when_possible"` only if
+    there are full ones. `read_ahead` is in batches. `keep_negatives` is the fraction of rows with
+    label 0 that are trained on; validation and predictions are corrected for it, so that
+    probabilities are right.
     """
 
     shuffle: bool = True
@@ -54,15 +54,15 @@ class Loading(Settings):
     keep_negatives: float = Field(default=1.0, gt=0.0, le=1.0)
 
     def window(self, batch_size: int) -> int:
-        """Return how many rows are mixed with each other: `shuffle_rows`, in whole batches."""
+        """Return the number of rows that are shuffled together: `shuffle_rows` in whole batches."""
         return batch_size * max(1, self.shuffle_rows // batch_size)
 
 
 class Images(Settings):
-    """Normalisation, and random crops and flips, on batches of images [batch, channels, h, w].
+    """Normalisation, random crops and flips of image batches `[batch, channels, height, width]`.
 
-    Integer images are first divided by 255. Crops and flips apply to training only; `column` is
-    the image column (by default the only one with four dimensions).
+    Integer images are divided by 255 first. Crops and flips apply to training only. `column` is the
+    image column, by default the only one with four dimensions.
     """
 
     column: str | None = None
@@ -84,12 +84,12 @@ class Images(Settings):
 
 
 class Checkpoints(Settings):
-    """When checkpoints are written and which are kept.
+    """Settings of when checkpoints are written and which are kept.
 
-    One is written every `every_steps` steps and/or every `every_epochs` epochs, and at the end.
-    The last `keep` stay, and the one that is best by `best` (a metric; by default the loss).
-    `incremental` saves only those rows of tables that changed since the last full checkpoint,
-    which every `full_every`-th is.
+    A checkpoint is written every `every_steps` steps, every `every_epochs` epochs, or both, and at
+    the end. The last `keep` are kept, and the best one by the metric `best`. With `incremental`,
+    only every `full_every`-th checkpoint is full; the others contain only those table rows that
+    have changed since the last full one.
     """
 
     every_steps: int | None = Field(default=None, ge=1)
@@ -102,11 +102,12 @@ class Checkpoints(Settings):
 
 
 class Evaluation(Settings):
-    """When the validation data is evaluated: every n steps and/or epochs, and at the end.
+    """Settings of evaluations on the validation data.
 
-    `exact_rows`: up to this many rows AUC is exact; above, scores are counted in fine bins.
-    `train=True` adds the same metrics, named `train/...`, over the rows that were trained on since
-    the last evaluation, each as the model saw it before its update.
+    They take place every n steps, every n epochs, or both, and at the end. AUC is exact up to
+    `exact_rows` rows; above that, scores are counted in fine bins. `train=True` adds the same
+    metrics, named `train/...`, over the rows trained on since the last evaluation, each predicted
+    before the update that used it.
     """
 
     every_steps: int | None = Field(default=None, ge=1)
@@ -117,10 +118,10 @@ class Evaluation(Settings):
 
 
 class EarlyStopping(Settings):
-    """Stop when `metric` is as good as `target`, or no longer improves.
+    """Condition that ends the training: `metric` reaches `target`, or no longer improves.
 
-    It no longer improves when `patience` evaluations in a row were not better by `min_delta`;
-    `patience` is 3 if nothing is given, and with a `target` alone it does not count.
+    It no longer improves if `patience` evaluations in a row were not better by `min_delta`. By
+    default, `patience` is 3, or unlimited if there is a `target`.
     """
 
     metric: str = "loss"
@@ -131,17 +132,17 @@ class EarlyStopping(Settings):
 
     @property
     def limit(self) -> int | None:
-        """The evaluations without improvement that end the training; None: any number is fine."""
+        """Number of evaluations without improvement that ends the training; None: no limit."""
         return 3 if self.patience is None and self.target is None else self.patience
 
 
 class Observe(Settings):
-    """What is written about a run, and what is shown.
+    """Settings of the output about a run: files and progress display.
 
-    `profile=(10, 20)` traces steps 10 to 19 with torch.profiler. `every_seconds` is the interval
-    of the plain progress lines that replace the bar when there is no terminal. `prometheus` keeps
-    the latest numbers in `metrics.prom`, for a text-file collector. `report` writes a page with
-    pictures, `report.html`, when the job ends.
+    `profile=(10, 20)` traces steps 10 to 19 with torch.profiler. `every_seconds` is the interval of
+    the plain progress lines that replace the bar if there is no terminal. `prometheus` keeps the
+    latest values in `metrics.prom`, for a text-file collector. `report` writes a page with charts,
+    `report.html`, when the job ends.
     """
 
     progress: Literal["auto", "bar", "lines", "none"] = "auto"
@@ -161,10 +162,10 @@ class Observe(Settings):
 
 
 class Recovery(Settings):
-    """What happens when a worker is lost, and how soon that is noticed.
+    """Settings of failure detection and restarts.
 
-    A worker that has made a first step and then none for `progress_timeout` seconds counts as
-    lost, although it shows signs of life; None: it does not.
+    A worker that makes no step for `progress_timeout` seconds after its first one counts as lost,
+    even if it still sends heartbeats; None: no limit.
     """
 
     max_restarts: int = Field(default=0, ge=0)

@@ -1,4 +1,4 @@
-"""`key=value` and `~key` of the command line: settings of a job file to change or to remove."""
+"""Overrides on the command line: `key=value` and `~key` change or remove keys of a job file."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from flambeau.errors import ConfigError
 
 COMMAND_LINE = "command line"
 
-#: What a plain name in a job file is short for, so that a part of it can be set.
+#: Long forms of plain names in a job file, so that one key inside them can be set.
 _LONG_FORM: dict[str, Callable[[str], dict[str, Any]]] = {
     "cluster": lambda name: {name: {}},
     "strategy": lambda name: {name: {}},
@@ -24,9 +24,9 @@ _LONG_FORM: dict[str, Callable[[str], dict[str, Any]]] = {
 
 
 def override(values: dict[str, Any], overrides: Sequence[str]) -> list[str]:
-    """Set the dotted keys in `values`, and return them. Values are YAML: `metrics=[auc]`.
+    """Set dotted keys in `values` and return these keys. Values are YAML: `metrics=[auc]`.
 
-    `~key` removes one that is there.
+    `~key` removes an existing key.
     """
     keys = []
     for text in overrides:

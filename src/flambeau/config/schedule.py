@@ -1,4 +1,4 @@
-"""How the learning rate changes over the training."""
+"""Learning rate schedules."""
 
 from typing import Any, Literal
 
@@ -8,16 +8,16 @@ from flambeau.config.settings import Settings
 
 
 class Schedule(Settings):
-    """The factor on the learning rate at each step.
+    """Schedule of the factor by which the learning rate is multiplied at each step.
 
-    `warmup` steps rise linearly from `warmup_from` to 1; then `kind` takes over. Those that fall do
-    so from step `start` (by default the end of the warm-up; 1 before) to the last one, or for
-    `steps` steps, down to `end` times the learning rate, where they stay.
+    In the first `warmup` steps it rises linearly from `warmup_from` to 1; then `kind` applies.
+    Decaying kinds decay from step `start` (by default the end of the warm-up; the factor is 1
+    before) to the last step, or for `steps` steps, to `end`, and stay there.
     `kind="step"` multiplies by `gamma` at each of `milestones` (in steps or epochs, by `unit`).
-    `kind="torch"` uses the scheduler class `scheduler` (a name of `torch.optim.lr_scheduler`, such
+    `kind="torch"` uses the scheduler class `scheduler` (a name in `torch.optim.lr_scheduler`, such
     as `OneCycleLR`, or `module:Class`) with `args`, advanced once per `unit`; ReduceLROnPlateau is
-    advanced after each evaluation, and watches `metric`, by default the one that decides which
-    checkpoint is the best.
+    advanced after each evaluation and monitors `metric`, by default the one that determines the
+    best checkpoint.
     """
 
     kind: Literal["constant", "step", "linear", "cosine", "polynomial", "torch"] = "constant"
@@ -57,7 +57,7 @@ class Schedule(Settings):
 
     @property
     def fall_starts(self) -> int:
-        """The step from which the learning rate falls."""
+        """First step of the decay."""
         return self.warmup if self.start is None else self.start
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The base of all settings: frozen, keyword-only, and wrong values explained in one line each."""
+"""Base class of all settings: frozen, keyword-only, with one error message line per mistake."""
 
 import difflib
 import re
@@ -13,7 +13,7 @@ from flambeau.errors import ConfigError
 
 
 class Settings(pydantic.BaseModel):
-    """Immutable settings. A wrong field raises `ConfigError` naming field, value and remedy."""
+    """Immutable settings. An invalid field raises `ConfigError` with field, value and remedy."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", arbitrary_types_allowed=False, protected_namespaces=()
@@ -31,7 +31,7 @@ class Settings(pydantic.BaseModel):
 
     @classmethod
     def parse(cls, values: Any, where: str = "") -> Self:
-        """`values` (a dict as from a file) as settings; errors start with `where`."""
+        """Return settings from `values` (a dict as read from a file); errors start with `where`."""
         try:
             return cls.model_validate(values)
         except pydantic.ValidationError as error:
@@ -39,7 +39,7 @@ class Settings(pydantic.BaseModel):
 
 
 def differences(first: Settings, second: Settings) -> str:
-    """The fields in which two settings of one kind differ, with both values."""
+    """Return the fields in which two settings of one class differ, with both values, as text."""
     pairs = (
         (name, getattr(first, name), getattr(second, name)) for name in type(first).model_fields
     )
@@ -47,27 +47,27 @@ def differences(first: Settings, second: Settings) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint such as `did you mean 'epochs'?`, or the list of what is known."""
+    """Return a hint such as `did you mean 'epochs'?`, or else the list of known names."""
     names = sorted(known)
     close = close_to(name, names)
     return f"did you mean '{close}'?" if close else f"known: {', '.join(names)}"
 
 
 def close_to(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was perhaps meant, also if it differs in case only."""
+    """Return the known name that is most similar, ignoring case, or None."""
     by_lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
 
 
 def explain(error: pydantic.ValidationError, root: type[Settings], where: str = "") -> str:
-    """One line for each thing that is wrong."""
+    """Return an error message with one line per mistake."""
     prefix = f"{where}: " if where else ""
     return "\n".join(prefix + line for _, line in mistakes(error, root))
 
 
 def mistakes(error: pydantic.ValidationError, root: type[Settings]) -> list[tuple[str, str]]:
-    """The dotted key and one line of text for each thing that is wrong."""
+    """Return the dotted key and one line of text of each mistake."""
     found: dict[_Location, list[ErrorDetails]] = {}
     for item in error.errors(include_url=False):
         location = tuple(part for part in item["loc"] if _is_key(part))
@@ -83,7 +83,7 @@ _Location = tuple[int | str, ...]
 
 
 def _has_inner(location: _Location, found: Iterable[_Location]) -> bool:
-    """Whether there is a mistake further inside: then this one is of a union's other arms."""
+    """Return whether a mistake is nested deeper: then this one is from a union's other arms."""
     depth = len(location)
     return any(len(other) > depth and other[:depth] == location for other in found)
 
@@ -101,7 +101,7 @@ def _line(location: _Location, items: list[ErrorDetails], root: type[Settings]) 
 
 
 def _hint(item: ErrorDetails) -> str:
-    """The nearest of the words that a setting takes, if there is one."""
+    """Return a hint with the most similar of the accepted words, or an empty string."""
     words = re.findall(r"'(\w+)'", item.get("ctx", {}).get("expected", ""))
     close = close_to(str(item["input"]), words)
     return f"; did you mean '{close}'?" if close else ""
@@ -111,13 +111,13 @@ _SHOULD_BE = "Input should be "
 
 
 def _text(message: str) -> str:
-    """A message of pydantic's in the words of a job file."""
+    """Return a message from pydantic in the terms of a job file."""
     message = re.sub(" or instance of .*", "", message.removeprefix("Value error, "))
     return message.replace("valid tuple", "valid list").replace("dictionary", "mapping")
 
 
 def _is_key(part: object) -> bool:
-    """Whether a part of pydantic's location is a key the user wrote, not a name of a union arm."""
+    """Return whether a part of pydantic's location is a user's key, not the name of a union arm."""
     if isinstance(part, int):
         return True
     text = str(part)
@@ -128,7 +128,7 @@ _UNION_ARMS = {"str", "int", "float", "bool", "tuple", "list", "dict", "none"}
 
 
 def _owner(root: type[Settings], location: _Location) -> type[Settings]:
-    """The settings class that holds the field at `location`."""
+    """Return the settings class that contains the field at `location`."""
     owner = root
     for part in location:
         field = owner.model_fields.get(str(part))
@@ -140,7 +140,7 @@ def _owner(root: type[Settings], location: _Location) -> type[Settings]:
 
 
 def _settings_in(annotation: Any) -> type[Settings] | None:
-    """The first settings class in an annotation, however deep."""
+    """Return the first settings class in an annotation, at any depth."""
     if isinstance(annotation, type) and issubclass(annotation, Settings):
         return annotation
     inside = map(_settings_in, getattr(annotation, "__args__", ()))

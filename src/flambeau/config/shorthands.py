@@ -1,4 +1,4 @@
-"""The short forms of a job file, as the settings they stand for."""
+"""Expansion of the short forms of a job file to settings."""
 
 import os
 import re
@@ -16,12 +16,12 @@ _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def is_code(text: Any) -> bool:
-    """Whether it is `module:name`, and not the path of a file that is there."""
+    """Return whether `text` is `module:name` and not the path of an existing file."""
     return isinstance(text, str) and bool(_CODE.fullmatch(text)) and not os.path.exists(text)
 
 
 def code_form(value: Any) -> Any:
-    """`module:name`, or `{path: module:name, args: {...}}` for the result of calling it."""
+    """Expand `module:name`, or `{path: module:name, args: {...}}`, which calls it with `args`."""
     if isinstance(value, str):
         value = {"path": value}
     if not isinstance(value, dict | CodeRef):
@@ -34,7 +34,7 @@ def code_form(value: Any) -> Any:
 
 
 def data_form(value: Any) -> Any:
-    """A path, a list of paths, `module:function`, or `{path:, format:, options:}`."""
+    """Expand a path, a list of paths, `module:function`, or `{path:, format:, options:}`."""
     if isinstance(value, str | list):
         value = {"path": value}
     if not isinstance(value, dict | FileData | DatasetData):
@@ -47,7 +47,7 @@ def data_form(value: Any) -> Any:
 
 
 def optimizer_form(value: Any) -> Any:
-    """A name, `{name:, lr:, ..., groups:}`, or several of these by submodule."""
+    """Expand a name, `{name:, lr:, ..., groups:}`, or several of these by submodule."""
     if isinstance(value, str):
         return {"name": value}
     if not isinstance(value, dict):
@@ -61,7 +61,7 @@ def optimizer_form(value: Any) -> Any:
 
 
 def table_optimizer_form(value: Any) -> Any:
-    """A name, or `{name:, lr:, ...}`."""
+    """Expand a name, or `{name:, lr:, ...}`."""
     if value is not None and not isinstance(value, str | dict):
         raise ValueError("write a name, or {name: adagrad, lr: 0.05}")
     return None if value is None else optimizer_form(value)
@@ -79,7 +79,7 @@ def _schedule_form(value: Any) -> Any:
 
 
 def loss_form(value: Any) -> Any:
-    """A loss by name or `module:function`, or one for each task."""
+    """Expand a loss by name or `module:function`, or one per task."""
     if isinstance(value, dict) and "path" not in value:
         return {task: loss_form(item) for task, item in value.items()}
     if isinstance(value, str) and not is_code(value):
@@ -90,7 +90,7 @@ def loss_form(value: Any) -> Any:
         raise ValueError("write a loss's name, module:function, or {task: loss}") from None
 
 
-# The tags are those of classes, which `explain` leaves out of the names of keys.
+# Tags begin with a capital letter, like class names, so that `explain` omits them from keys.
 Code = Annotated[CodeRef, BeforeValidator(code_form)]
 Loss = Annotated[Any, BeforeValidator(loss_form)]
 Data = Annotated[
@@ -113,7 +113,7 @@ LearningRate = Annotated[
 
 
 def _arm(value: Any, key: str, yes: str, no: str, or_key: str | None = None) -> str:
-    """Which of two forms a value has, by a key that only one has."""
+    """Return the tag of one of two forms, decided by a key that only one of them has."""
     if isinstance(value, Settings):
         return type(value).__name__
     return yes if key in value or or_key in value else no

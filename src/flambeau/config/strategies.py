@@ -1,4 +1,4 @@
-"""How replicas agree: the settings of each strategy."""
+"""Settings of each strategy: how replicas of the model agree."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,10 +8,11 @@ from flambeau.config.settings import Settings
 
 
 class AllReduce(Settings):
-    """Every worker holds the whole model; gradients are summed over all workers at each step.
+    """Strategy with the whole model on every worker; gradients are summed over all workers.
 
-    `local_sgd=k` averages the weights every k steps instead. `sync_batch_norm` computes batch
-    statistics over all workers. `find_unused` is for models that skip parameters in some steps.
+    Gradients are summed at each step; `local_sgd=k` averages the weights every k steps instead.
+    `sync_batch_norm` computes batch statistics over all workers. `find_unused` is for models that
+    skip parameters in some steps.
     """
 
     kind: Literal["all_reduce"] = "all_reduce"
@@ -29,15 +30,16 @@ class AllReduce(Settings):
 
 
 class ParameterServer(Settings):
-    """Weights and tables live on `servers` processes, which apply the gradients.
+    """Strategy with weights and tables on `servers` processes, which apply the gradients.
 
-    `synchronous`: one update from all workers at each step, as all-reduce; with `backup_workers=b`
-    a step does not wait for the b slowest. `asynchronous`: each gradient is applied when it comes.
-    `bounded`: the same, but nobody runs more than `staleness` steps ahead of the slowest.
+    `synchronous`: one update from all workers at each step, as with all-reduce; with
+    `backup_workers=b`, a step does not wait for the b slowest. `asynchronous`: each gradient is
+    applied on arrival. `bounded`: the same, but no worker is more than `staleness` steps ahead of
+    the slowest one.
 
-    Gradients may travel in half precision (`compression`), everything encrypted (`encrypt`). A
-    gradient that is not finite ends the job, or is dropped and counted (`non_finite="skip"`). A
-    server that is silent for `timeout` seconds is an error.
+    `compression` sends gradients in half precision; `encrypt` encrypts all traffic. A gradient that
+    is not finite ends the job, or is dropped and counted (`non_finite="skip"`). If a server does
+    not respond for `timeout` seconds, that is an error.
     """
 
     kind: Literal["parameter_server"] = "parameter_server"
@@ -70,10 +72,10 @@ class ParameterServer(Settings):
 
 
 class Hybrid(Settings):
-    """Dense weights by all-reduce, tables on `servers` processes.
+    """Strategy with all-reduce for dense weights, and tables on `servers` processes.
 
-    `asynchronous` servers apply the gradients of tables when they come; `synchronous` ones once
-    for all workers at each step. The other settings are those of the two strategies it is made of.
+    `asynchronous` servers apply the gradients of tables on arrival, `synchronous` ones once per
+    step for all workers. The other settings are those of the two strategies that it combines.
     """
 
     kind: Literal["hybrid"] = "hybrid"
@@ -88,12 +90,12 @@ class Hybrid(Settings):
 
     @property
     def lockstep(self) -> bool:
-        """All workers make the same steps, since dense gradients are averaged at each."""
+        """Always True: workers make the same steps, since they average dense gradients at each."""
         return True
 
     @property
     def dense(self) -> AllReduce:
-        """The settings of its all-reduce half."""
+        """Settings of the all-reduce part."""
         return AllReduce(
             compression=self.compression,
             sync_batch_norm=self.sync_batch_norm,

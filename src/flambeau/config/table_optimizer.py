@@ -1,13 +1,13 @@
-"""Which optimizer tables have whose spec names none."""
+"""Choice of the optimizer for tables whose spec names none."""
 
 from flambeau.config.job import JobSettings
 from flambeau.config.optimizer import TABLE_OPTIMIZERS, OptimizerSpec
 
 
 def table_optimizer(settings: JobSettings) -> OptimizerSpec | None:
-    """`table_optimizer=`, or the optimizer given for the other weights if tables can have it, too.
+    """Return `table_optimizer=`, or the optimizer of the other weights if tables support it.
 
-    None: nothing was given that tables could have (see `config.tables.optimizer_of`).
+    Return None if no given optimizer is for tables (see `config.tables.optimizer_of`).
     """
     given = settings.optimizer
     if settings.table_optimizer is not None or not isinstance(given, OptimizerSpec):
@@ -18,5 +18,5 @@ def table_optimizer(settings: JobSettings) -> OptimizerSpec | None:
 
 
 def is_default(settings: JobSettings) -> bool:
-    """Return whether nothing was said about optimizers, so that tables have one of their own."""
+    """Return whether no optimizer was given, so that tables use their own default."""
     return settings.table_optimizer is None and settings.optimizer == OptimizerSpec()

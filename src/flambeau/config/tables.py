@@ -1,4 +1,4 @@
-"""What an embedding table is: its shape, its first values, and which ids get and keep a row."""
+"""Settings of embedding tables: shape, initial values, and which ids get and keep a row."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -11,7 +11,7 @@ from flambeau.errors import ConfigError
 
 
 class Initializer(Settings):
-    """First values of a row: `uniform` in ±scale, `normal` with that deviation, or `constant`."""
+    """Initial values of rows: `uniform` in ±scale, `normal` with that std, or `constant`."""
 
     kind: Literal["uniform", "normal", "constant"] = "uniform"
     scale: float = Field(default=0.05, ge=0.0)
@@ -19,10 +19,10 @@ class Initializer(Settings):
 
 
 class MinCount(Settings):
-    """An id gets a row when it is in its `count`-th batch; before, it reads as the default row.
+    """Admission of an id in the `count`-th batch that contains it; before, it has the default row.
 
-    Appearances are counted in a sketch of `cells` bytes per shard, so ids that are never admitted
-    cost nothing. It may count too many, never too few.
+    Batches are counted in a sketch of `cells` bytes per shard, so ids that are never admitted need
+    no memory. The sketch may overestimate counts, but never underestimates them.
     """
 
     kind: Literal["min_count"] = "min_count"
@@ -36,7 +36,7 @@ class MinCount(Settings):
 
 
 class Probability(Settings):
-    """Each batch with an id that has no row gives it one with probability `p`."""
+    """Admission of an id with probability `p` in each batch that contains it."""
 
     kind: Literal["probability"] = "probability"
     p: float = Field(gt=0.0, le=1.0)
@@ -48,7 +48,7 @@ class Probability(Settings):
 
 
 class TimeToLive(Settings):
-    """A row leaves when it has not been trained for so many `steps`, `seconds` or `days`."""
+    """Eviction of rows that have not been trained for a number of `steps`, `seconds` or `days`."""
 
     kind: Literal["time_to_live"] = "time_to_live"
     steps: int | None = Field(default=None, ge=1)
@@ -73,9 +73,9 @@ class TimeToLive(Settings):
 
 
 class Capacity(Settings):
-    """At most `rows` rows in all shards together.
+    """Eviction that keeps at most `rows` rows in all shards together.
 
-    Beyond, those that were trained least recently (`lru`) or least often (`lfu`) leave.
+    The rows that were trained least recently (`lru`) or least often (`lfu`) are evicted.
     """
 
     kind: Literal["capacity"] = "capacity"
@@ -93,7 +93,7 @@ def _kind(value: object) -> object:
 
 
 def _known(*kinds: str) -> BeforeValidator:
-    """Refuses plain values of another kind, with the nearest."""
+    """Return a validator that rejects mappings of another kind and suggests the nearest one."""
 
     def check(value: object) -> object:
         if isinstance(value, dict) and value.get("kind", kinds[0]) not in kinds:
@@ -124,11 +124,11 @@ Eviction = Annotated[
 
 
 class TableSpec(Settings):
-    """A table of `dim` numbers for any int64 id; no number of rows is given.
+    """A table with a row of `dim` numbers for any int64 id; the number of rows is not fixed.
 
-    `admission` says which ids get a row, `eviction` which rows leave. `init` is a Parquet file with
-    columns `id` and `vector` whose rows the table begins with. `storage="mmap"` keeps rows in
-    memory-mapped files, for tables larger than memory.
+    `admission` determines which ids get a row, `eviction` which rows are removed. `init` is a
+    Parquet file with columns `id` and `vector` that contains the initial rows. `storage="mmap"`
+    keeps rows in memory-mapped files, for tables larger than memory.
     """
 
     name: str
@@ -171,10 +171,10 @@ class TableSpec(Settings):
 
 
 def optimizer_of(spec: TableSpec, given: OptimizerSpec | None) -> OptimizerSpec:
-    """Return the optimizer of a table: its own, the one `given` for all, or Adagrad.
+    """Return the optimizer of a table: its own, the one `given` for all tables, or Adagrad.
 
-    Weights of a linear model (one number per row) take larger steps than embeddings, whose
-    products with each other and with layers above grow faster than they do.
+    Weights of a linear model (one number per row) take larger steps than embeddings, whose products
+    with each other and with later layers grow faster than they do.
     """
     default = OptimizerSpec(name="adagrad", args={"lr": 0.05 if spec.dim == 1 else 0.02})
     return spec.optimizer or given or default

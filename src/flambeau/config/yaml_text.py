@@ -1,4 +1,4 @@
-"""YAML as people write it: errors in one line, `1e-3` a number, no key twice."""
+"""YAML parsing with one-line errors, `1e-3` as a number, and no duplicate keys."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from flambeau.errors import ConfigError
 
 
 def read_yaml(path: Path, needs: str = "'model' and 'train'") -> dict[str, Any]:
-    """The mapping in a file; an empty one is an error that says what it `needs`."""
+    """Return the mapping in a file; raise an error that names what it `needs` if it is empty."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -26,7 +26,7 @@ def read_yaml(path: Path, needs: str = "'model' and 'train'") -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """The value of `text`; an error says where in `where`."""
+    """Return the value of `text`; errors give the position in `where`, the name of the source."""
     try:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
@@ -50,12 +50,12 @@ class _Loader(yaml.SafeLoader):
                 )
             if isinstance(key.value, str):
                 seen.add(key.value)
-            if key.tag == _BOOLEAN:  # YAML 1.1 takes `on`, the key of a join, for true
+            if key.tag == _BOOLEAN:  # YAML 1.1 reads `on`, the key of a join, as true
                 key.tag = "tag:yaml.org,2002:str"
         return super().construct_mapping(node, deep)
 
 
-# YAML 1.1 takes 1e-3 and 5.e2 for text, because they lack a point or a sign.
+# YAML 1.1 reads 1e-3 and 5.e2 as text, because they lack a decimal point or a sign.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
 )

@@ -1,4 +1,4 @@
-"""What asynchronous workers contribute to exchanges at a sync point."""
+"""Contributions of asynchronous workers to exchanges at a sync point."""
 
 from collections.abc import Collection
 from typing import final
@@ -6,9 +6,9 @@ from typing import final
 
 @final
 class Exchanges:
-    """Parts of workers by exchange. An exchange that was answered stays as it was.
+    """Parts that workers contribute, by exchange. An answered exchange does not change.
 
-    So a worker that replaces another one gets the same answers when it repeats them.
+    A worker that replaces another one and repeats its exchanges therefore gets the same answers.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Exchanges:
         self._parts.setdefault(key, {})[rank] = data
 
     def is_answered(self, key: str) -> bool:
-        """Return whether an exchange is complete, and workers have its parts."""
+        """Return whether an exchange is complete and its parts were sent to the workers."""
         return key in self._answered
 
     def take_complete(self, ranks: Collection[int]) -> list[str]:

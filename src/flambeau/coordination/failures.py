@@ -129,7 +129,7 @@ def root_cause(failures: Sequence[Failure]) -> Failure:
 
 
 def decide(failure: Failure, restarts: int, max_restarts: int) -> Verdict:
-    """Restart, unless it is a user error or the limit of restarts is reached."""
+    """Return RESTART, unless it is a user error or the limit of restarts is reached."""
     if failure.cause is Cause.USER_ERROR or restarts >= max_restarts:
         return Verdict.FAIL
     return Verdict.RESTART

@@ -2,7 +2,7 @@
 
   agent -> coordinator     AgentJoined, AgentBeat, Spooled
 
-With agents that do not see the driver's files:
+With agents that cannot access the driver's files:
 
   coordinator -> agent     FilePart, FilesStored, WantFiles, KeepFiles
   agent -> coordinator     FilePart, FilesSent
@@ -12,9 +12,9 @@ from flambeau.coordination.roles import Message
 
 
 class AgentJoined(Message, frozen=True):
-    """Message that an agent has started; `shares`: it sees the driver's run directory.
+    """Message that an agent has started; `shares`: it can access the driver's run directory.
 
-    Agents with the same `machine` share its memory and GPUs, and perhaps `cores`, the CPU cores
+    Agents with the same `machine` share its memory and GPUs, and possibly `cores`, the CPU cores
     that the agent may use. Each process or thread that has been agent number `agent` has its own
     `incarnation`.
     """

@@ -11,7 +11,7 @@ START_SECONDS = 120.0
 
 @dataclass
 class Member:
-    """A role of the current generation, as the coordinator knows it."""
+    """A role of the current generation, as seen by the coordinator."""
 
     spec: RoleSpec
     started: float
@@ -66,7 +66,7 @@ class Membership:
         return all(member.joined for member in self._group)
 
     def replace(self, lost: RoleSpec, spec: RoleSpec, now: float) -> None:
-        """Put another process in the place of a lost one; the order of members stays the same."""
+        """Replace a lost role by another process; the order of members does not change."""
         self._members = {
             (spec if key == lost else key): (Member(spec, now, now) if key == lost else member)
             for key, member in self._members.items()
@@ -74,7 +74,7 @@ class Membership:
         self._group = self._with_ranks()
 
     def remove(self, lost: RoleSpec) -> None:
-        """Remove a role that was lost, in whose place there will be no other."""
+        """Remove a lost role that will not be replaced."""
         del self._members[lost]
         self._group = self._with_ranks()
 

@@ -126,10 +126,10 @@ Payload = (
 
 
 class Site(msgspec.Struct, frozen=True):
-    """What an agent knows about the place where its roles run.
+    """Values that depend on the machine and the agent of roles.
 
-    `host` is the address at which other machines reach its roles. `run_dir` is the run's directory
-    as seen there, or the agent's mirror of it; `initial` is the initial run as seen there.
+    `host` is the address at which other machines reach its roles. `run_dir` is the path of the run
+    directory there, or of the agent's mirror of it; `initial` is the initial run as seen there.
 
     Agent `home` has its rows of the job's data frames in files with the descriptors `spooled`.
     `spools` has the numbers of rows in all agents' files, by frame and agent. `frames_digest`

@@ -22,10 +22,10 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class IndexedPlan:
-    """Rows by number, in one global order that does not depend on the number of workers.
+    """Plan over numbered rows, in one global order that does not depend on the number of workers.
 
     Step t takes the next `batch_size * workers` rows of that order and cuts them into equal pieces.
-    So N workers see at each step what one worker with a batch N times as large would see.
+    So N workers train at each step on the same rows as one worker with a batch N times as large.
     """
 
     total: int
@@ -92,7 +92,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class HomePlan:
-    """Shards that only the workers of one agent can read; `homes` has their rows, by agent.
+    """Plan over shards that only the workers of one agent can read; `homes`: rows by agent.
 
     `agents` has the agent of each worker. The workers of an agent read equal, contiguous parts of
     the random order of its shards. Workers of different agents may have different numbers of rows:
@@ -148,10 +148,10 @@ class HomePlan:
 
 @dataclass(frozen=True)
 class StreamedPlan:
-    """Shards read in sequence: in random order, cut so that all workers have equally many rows.
+    """Plan over shards in random order, cut so that all workers have the same number of rows.
 
-    Every worker reads one contiguous part of the random order of shards, so only the shards at a
-    cut are opened twice.
+    Every worker reads one contiguous part of the random order of shards in sequence, so only the
+    shards at a cut are opened twice.
     """
 
     shard_rows: tuple[int, ...]

@@ -75,7 +75,7 @@ class EndRole(Message, frozen=True):
 
 
 class ShowStacks(Message, frozen=True):
-    """Request that a role prints the Python stacks of its threads."""
+    """Request that a role print the Python stacks of its threads."""
 
     spec: RoleSpec
 
@@ -135,7 +135,7 @@ class Stop(Message, frozen=True):
 
 
 class Heartbeat(Message, frozen=True):
-    """Sign of life and of progress: `marks` counts steps and batches of evaluations."""
+    """Sign of life and progress: `marks` counts steps and batches of evaluations."""
 
     spec: RoleSpec
     marks: int = 0

@@ -53,7 +53,7 @@ class RoleSpec(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """`worker`, whatever it runs, `server`, `evaluator`, `predictor` or `preparer`."""
+        """`worker` (whatever it runs), `server`, `evaluator`, `predictor` or `preparer`."""
         trains = self.role.in_group and not self.role.takes_parts
         return "worker" if trains else str(self.role)
 

@@ -11,7 +11,7 @@ from flambeau.coordination.roles import RoleSpec
 
 @dataclass(frozen=True)
 class Stall:
-    """Roles that make no progress. Others may be `waiting` for them, or all for each other."""
+    """Roles that make no progress: others are `waiting` for them, or all for each other."""
 
     behind: tuple[RoleSpec, ...]
     waiting: tuple[RoleSpec, ...] = ()
@@ -22,7 +22,7 @@ class Stall:
 class _Seen:
     marks: int
     doing: Doing
-    #: Time since which it has worked without a mark.
+    #: Start of the period in which it has been working without a mark.
     since: float
 
 

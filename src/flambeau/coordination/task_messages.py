@@ -26,9 +26,9 @@ class StopRequest(Message, frozen=True):
 class PlanData(Message, frozen=True):
     """The training data: rows by number, the rows of each shard, or one share per worker.
 
-    `state` is the position that an earlier part of the run had reached; `progress` is what the
-    worker knows of its milestones (see `SyncPoint`). With `homes`, only the workers of one agent
-    can read a shard.
+    `state` is the position that an earlier part of the run had reached; `progress` has the
+    milestones that the worker has recorded (see `SyncPoint`). With `homes`, only the workers of one
+    agent can read a shard.
     """
 
     spec: RoleSpec
@@ -44,7 +44,7 @@ class TaskRequest(Message, frozen=True):
 
 
 class Assigned(Message, frozen=True):
-    """Task for a worker; all made `updates`. An idle worker gets `clock`, a new one `progress`."""
+    """Task for a worker. `updates`: total so far. Idle workers get `clock`, new ones `progress`."""
 
     task: Task
     clock: int | None

@@ -98,7 +98,7 @@ class DynamicPlan:
         self._seed, self._shuffle = seed, shuffle
         self._homes = homes
         self._waiting = self._tasks_of_epoch()
-        #: By worker and number of the task.
+        #: Tasks in progress, by worker and number of the task.
         self._held: dict[int, dict[int, Task]] = {}
 
     @classmethod
@@ -199,7 +199,7 @@ class DynamicPlan:
 
     @property
     def complete(self) -> bool:
-        """Whether no epoch has anything left to do.
+        """Whether all epochs are complete.
 
         A loaded plan may be in an epoch after the last one, if more epochs were planned before.
         """

@@ -27,7 +27,7 @@ def is_paths(data: Any) -> bool:
 
 
 def as_files(data: Any) -> FileData:
-    """Return the files that a path, or a list of paths, stands for."""
+    """Return the files that a path, or a list of paths, refers to."""
     several = isinstance(data, list | tuple)
     return FileData(path=tuple(map(str, data)) if several else str(data))
 

@@ -15,9 +15,9 @@ def is_data_loader(data: Any) -> bool:
 
 
 def refuse_data_loader(data: Any, name: str) -> None:
-    """Raise `ConfigError` for a DataLoader that a function made on a worker.
+    """Raise `ConfigError` for a DataLoader that a function created on a worker.
 
-    It is too late then to use its settings.
+    Its settings cannot be used any more at that point.
     """
     if is_data_loader(data):
         raise ConfigError(
@@ -59,7 +59,7 @@ def taken_over(
 
 
 def _trouble(loader: Any, name: str) -> str | None:
-    """Return why a DataLoader's rows cannot be distributed and what to give instead, or None."""
+    """Return why a DataLoader's rows cannot be distributed and what to use instead, or None."""
     from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SequentialSampler
 
     own_way = "a function f(shard) that makes a DataLoader for each worker"

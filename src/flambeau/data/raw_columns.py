@@ -1,6 +1,6 @@
 """Interface between binders and the features that are made from raw columns of a source.
 
-Pipelines of features are in a layer above this package, so binders only know what is defined here.
+Pipelines of features are in a layer above this package, so binders depend on this module only.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What asynchronous workers together have done so far, and since the last progress event."""
+"""The joint progress of asynchronous workers, in total and since the last progress event."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from flambeau.coordination.task_messages import Trained
 
 @final
 class AsyncProgress:
-    """Updates (`step`) and rows so far, and sums since the last progress event."""
+    """The number of updates (`step`) and rows so far, and sums since the last progress event."""
 
     def __init__(self) -> None:
         self.step = 0
@@ -19,7 +19,7 @@ class AsyncProgress:
         self._lr = 0.0
 
     def add(self, message: Trained, new: Sequence[int]) -> None:
-        """Add a worker's report; `new` are the rows of those of its batches that count."""
+        """Add a worker's report; `new` has the number of rows of each batch that counts."""
         self.step += len(new)
         self.rows += sum(new)
         self._sums += StepSums(
@@ -33,7 +33,7 @@ class AsyncProgress:
         self._lr = message.lr or self._lr
 
     def take(self, elapsed: float) -> dict[str, Any]:
-        """Return fields of a `progress` event, and begin new sums; none if nothing was done."""
+        """Return the fields of a `progress` event and reset the sums; empty without progress."""
         sums, self._sums = self._sums, StepSums()
         if not sums.rows:
             return {}

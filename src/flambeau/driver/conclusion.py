@@ -21,7 +21,7 @@ def conclude(
     started: float,
     outcome: Outcome,
 ) -> None:
-    """Write how the job ended, for people and programs."""
+    """Write the report, the last events and the page of a job that has ended."""
     report = make_report(outcome, memory, settings, started)
     write_atomically(run.report, json.dumps(report, indent=1).encode())
     _observe_dropped(observer, report["rows"])
@@ -31,8 +31,8 @@ def conclude(
 
 
 def _write_page(run: RunDirectory, observer: Observer) -> None:
-    """Write the page for people. A job does not fail because of it."""
-    from flambeau.reports.page_file import write_page  # loads numpy, which no job needs to start
+    """Write the HTML page; an error is only a warning, so that it does not fail the job."""
+    from flambeau.reports.page_file import write_page  # loads numpy, which would slow the start
 
     try:
         write_page([run.path], run.page)

@@ -1,4 +1,4 @@
-"""What the coordinator decides while workers train, by the way they agree."""
+"""Coordinators of training: the decisions of the driver while workers train, by strategy."""
 
 import time
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ Emit = Callable[..., None]
 
 
 class Stage(ABC):
-    """What the controller offers: to reach roles and peers, to tell observers, to end the job."""
+    """The controller's interface for coordinators: send messages, emit events, end the job."""
 
     @abstractmethod
     def send(self, spec: RoleSpec, message: Messages, buffers: Sequence[Any] = ()) -> None:
@@ -34,21 +34,21 @@ class Stage(ABC):
 
     @abstractmethod
     def roles(self, role: Role) -> list[RoleSpec]:
-        """The roles of one kind that have joined."""
+        """Return the roles of one kind that have joined."""
 
     @abstractmethod
     def emit(self, kind: str, **fields: Any) -> None:
-        """Tell the observers."""
+        """Send an event to the observers."""
 
     @abstractmethod
     def fail(self, text: str) -> None:
-        """End the job, which cannot go on."""
+        """Fail the job, which cannot continue."""
 
 
 class TrainingCoordinator(ABC):
-    """Decisions of a job. One generation at a time."""
+    """The decisions of a job, for one generation at a time."""
 
-    #: Whether a lost worker or server is replaced while the others go on.
+    #: Whether a lost worker or server is replaced while the others continue.
     elastic = False
     #: Whether the others cannot continue without the first worker.
     needs_first = False
@@ -57,54 +57,54 @@ class TrainingCoordinator(ABC):
         self.stopping = False
 
     def attach(self, stage: Stage) -> None:
-        """Called once, before anything else."""
+        """Set the controller's interface; called once, before all other methods."""
         self.stage = stage
 
-    def begin(self, generation: int) -> None:  # noqa: B027 - not all care
-        """A generation starts."""
+    def begin(self, generation: int) -> None:  # noqa: B027 - optional
+        """Prepare for a new generation."""
 
     def handle(self, peer: bytes, message: Any, buffers: Sequence[Any]) -> None:  # noqa: B027
-        """A message that is not the controller's own business."""
+        """Handle a message that the controller does not handle itself."""
 
-    def joined(self, spec: RoleSpec) -> None:  # noqa: B027 - not all care
-        """A worker takes part; in an elastic job it may be one that replaces another."""
+    def joined(self, spec: RoleSpec) -> None:  # noqa: B027 - optional
+        """Handle a worker that has joined; in an elastic job it may replace a lost one."""
 
-    def lost(self, spec: RoleSpec) -> None:  # noqa: B027 - not all care
-        """A role of an elastic job is gone and will be replaced."""
+    def lost(self, spec: RoleSpec) -> None:  # noqa: B027 - optional
+        """Handle the loss of a role of an elastic job that will be replaced."""
 
     def dismissed(self, spec: RoleSpec) -> None:
-        """A worker of an elastic job is gone, and nothing will take its place."""
+        """Handle the loss of a worker of an elastic job that will not be replaced."""
         self.lost(spec)
 
     def replaced(self, spec: RoleSpec, checkpoint: str | None) -> None:  # noqa: B027
-        """A role of an elastic job is being started in a lost one's place, from a checkpoint."""
+        """Handle the start of a lost role's replacement in an elastic job, from a checkpoint."""
 
-    def tick(self, now: float) -> None:  # noqa: B027 - not all care
-        """Called several times a second."""
+    def tick(self, now: float) -> None:  # noqa: B027 - optional
+        """Do periodic work; called several times per second."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Have all workers save and end."""
+        """Make all workers save and exit."""
 
     def rows(self) -> dict[str, int] | None:
-        """What became of all rows, if this is where that is known."""
+        """Return how many rows were read, applied and so on; None if not counted here."""
         return None
 
     def summary(self) -> dict[str, Any]:
-        """For the report."""
+        """Return fields of the report."""
         return {}
 
 
 @final
 class PassiveCoordinator(TrainingCoordinator):
-    """Workers that agree without the coordinator."""
+    """The coordinator of workers that agree without it."""
 
     def __init__(self, role: Role = Role.WORKER) -> None:
         super().__init__()
         self._role = role
 
     def stop(self) -> None:
-        """Ask each of them; they agree on the step."""
+        """Send each worker a stop request; they agree on the step."""
         self.stopping = True
         for spec in self.stage.roles(self._role):
             self.stage.send(spec, Stop())
@@ -112,7 +112,7 @@ class PassiveCoordinator(TrainingCoordinator):
 
 @final
 class RoundCoordinator(TrainingCoordinator):
-    """Synchronous servers: every round is closed here, once for all shards."""
+    """The coordinator of synchronous servers: it closes each round, for all shards at once."""
 
     def __init__(self, settings: JobSettings, *, tells_progress: bool) -> None:
         super().__init__()
@@ -125,10 +125,10 @@ class RoundCoordinator(TrainingCoordinator):
         self._clip_norm = settings.compute.clip_norm
         self._non_finite: Any = "skip" if skip else "fail"
         self._tells_progress = tells_progress
-        self.begin(-1)  # time passes also before agents are there
+        self.begin(-1)  # `tick` is called before agents have joined, too
 
     def begin(self, generation: int) -> None:
-        """Forget the rounds of the generation before."""
+        """Discard the rounds of the previous generation."""
         self._generation = generation
         self._peers: dict[int, bytes] = {}
         self._rounds: Rounds | None = None
@@ -137,7 +137,7 @@ class RoundCoordinator(TrainingCoordinator):
         self._last: dict[str, Any] = {}
 
     def handle(self, peer: bytes, message: Any, buffers: Sequence[Any]) -> None:
-        """Reports of shards and workers."""
+        """Handle reports of shards and workers."""
         if isinstance(message, ShardJoined) and message.spec.generation == self._generation:
             self._peers[message.spec.rank] = peer
         elif isinstance(message, Staged) and message.generation == self._generation:
@@ -160,16 +160,16 @@ class RoundCoordinator(TrainingCoordinator):
             self._pulse(message.fields)
 
     def stop(self) -> None:
-        """With the next round."""
+        """Stop all workers with the next round."""
         self.stopping = True
 
     def tick(self, now: float) -> None:
-        """Tell progress."""
+        """Report progress."""
         if self._tells_progress and now - self._told >= PROGRESS_SECONDS and self._last:
             self._tell(now)
 
     def summary(self) -> dict[str, Any]:
-        """Rounds without an update, and gradients that came too late."""
+        """Return the numbers of rounds without an update and of late gradients."""
         if self._rounds is None:
             return {}
         return {"skipped_rounds": self._rounds.skipped_rounds, "late_gradients": self._rounds.late}

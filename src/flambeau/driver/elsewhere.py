@@ -1,8 +1,8 @@
-"""The driver part of a job in a process that workers can reach, while this one watches it.
+"""Running the driver of a job in a process that workers can reach, while this process watches it.
 
-A client of Ray (`ray://`) is outside of the cluster. It sends the call to a process on the head
-node, passes on signals, and prints what that process prints. The folders of the call are copied:
-they are sent before it, and fetched after it, also when the job has failed.
+A client of Ray (`ray://`) is outside the cluster. It sends the call to a process on the head
+node, forwards signals, and prints the output of that process. The folders of the call are copied:
+they are uploaded before it and fetched after it, even if the job has failed.
 """
 
 import contextlib
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-#: What the process on the cluster runs.
+#: The module that the process on the cluster runs.
 MODULE = "flambeau.driver.elsewhere_process"
 POLL_SECONDS = 0.5
-#: In a folder whose newest files are on the head node: what it is called there.
+#: A file in a folder whose newest version is on the head node; it holds the folder's name there.
 MARK = ".flambeau-elsewhere"
 
 
 def is_elsewhere(cluster: Cluster) -> bool:
-    """Return whether workers of a cluster cannot reach this process: it is a client of Ray."""
+    """Return whether workers cannot reach this process because it is a client of Ray."""
     if not isinstance(cluster, Ray):
         return False
     ray = sys.modules.get("ray")
@@ -50,7 +50,7 @@ def is_elsewhere(cluster: Cluster) -> bool:
 def drive_elsewhere(
     cluster: Cluster, drive: Callable[[Cluster], Value], folders: Sequence[Path] = ()
 ) -> Value:
-    """Return what `drive` returns, called on the cluster; `folders` are those that it works in."""
+    """Call `drive` on the cluster and return its result; `folders` are those that it works in."""
     assert isinstance(cluster, Ray)
     try:
         from flambeau.clusters.ray.client import RemoteDriver
@@ -78,7 +78,7 @@ def drive_elsewhere(
 
 
 def _inside(cluster: Ray) -> dict[str, Any] | None:
-    """Return the runtime environment for a process that is in its working folder already."""
+    """Return the runtime environment for a process that already runs in its working folder."""
     environment = cluster.runtime_env
     if environment is None or "://" in str(environment.get("working_dir", "://")):
         return environment
@@ -87,9 +87,9 @@ def _inside(cluster: Ray) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def _carried(driver: "RemoteDriver", path: Path) -> Iterator[Path]:
-    """Copy a folder to the head node and back; gives its path there.
+    """Copy a folder to the head node and back; yield its path there.
 
-    If an earlier call has lost its connection, the folder is there still, and newer than here.
+    If an earlier call lost its connection, the folder is still there, and newer than the local one.
     """
     mark = path / MARK
     with RunDirectory(path).lock():
@@ -106,7 +106,7 @@ def _carried(driver: "RemoteDriver", path: Path) -> Iterator[Path]:
 
 
 def _terminal() -> tuple[int, int] | None:
-    """Return the size of the terminal that standard error is, for the progress bar."""
+    """Return the size (columns, lines) of stderr's terminal, for the progress bar, if it is one."""
     if not sys.stderr.isatty():
         return None
     size = os.get_terminal_size(sys.stderr.fileno())
@@ -114,7 +114,7 @@ def _terminal() -> tuple[int, int] | None:
 
 
 def _attend(driver: "RemoteDriver") -> int:
-    """Print what the process prints, and pass on signals, until it ends; return its exit code."""
+    """Print the process's output and forward signals until it exits; return its exit code."""
     signals, passed_on = Signals(), 0
     with signals.caught():
         while True:
@@ -131,7 +131,7 @@ def _attend(driver: "RemoteDriver") -> int:
 
 
 def _value_of(data: bytes | None, code: int) -> Any:
-    """Return or raise what the call did."""
+    """Return the result of the call, or raise its error."""
     if data is None:
         raise JobFailedError(
             f"the process on the head node that drove the job ended with exit code {code} and no "
@@ -144,7 +144,7 @@ def _value_of(data: bytes | None, code: int) -> Any:
 
 
 def dumps(value: Any, moved: Mapping[Path, Path]) -> bytes:
-    """Pickle a value; paths in a folder that is moved become paths in the place where it goes."""
+    """Pickle a value; paths inside a folder of `moved` become paths inside its new location."""
     buffer = io.BytesIO()
     _Pickler(buffer, moved).dump(value)
     return buffer.getvalue()
@@ -168,7 +168,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def retold(error: BaseException, places: Mapping[str, str]) -> BaseException:
-    """Return an error that names folders by the paths that the client knows."""
+    """Replace the paths in an error's message by those that the client uses; return the error."""
 
     def here(part: Any) -> Any:
         for there, known in places.items():
@@ -180,9 +180,9 @@ def retold(error: BaseException, places: Mapping[str, str]) -> BaseException:
 
 
 def portable(error: BaseException) -> BaseException:
-    """Return an error that can be pickled: itself, or one with its text."""
+    """Return an error that can be pickled: `error`, or one with its text."""
     try:
         pickle.loads(cloudpickle.dumps(error))
-    except Exception:  # noqa: BLE001 - whatever an exception of the user's holds
+    except Exception:  # noqa: BLE001 - user exceptions may hold any value
         return JobFailedError(f"{type(error).__name__}: {error}")
     return error

@@ -1,7 +1,7 @@
 """A process that drives a job for another one; see `flambeau.driver.elsewhere`.
 
-It reads the call from standard input, which stays open: when that ends, the process that has
-started this one is gone, and the job saves and stops, unless Ray ends this process before.
+It reads the call from standard input, which stays open. When that closes, the process that
+started this one is gone, and the job saves and stops, unless Ray ends this process first.
 """
 
 import os
@@ -19,8 +19,8 @@ from flambeau.driver.elsewhere import dumps, portable, retold
 
 
 def main() -> int:
-    """Drive the job, and write what came out of it to a file; return the exit code."""
-    # Workers of Ray, from which this process has inherited it, ignore or block signals.
+    """Drive the job and write its result or error to a file; return the exit code."""
+    # Workers of Ray ignore or block signals, and this process has inherited that.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.default_int_handler)
     data = read_call(sys.stdin.buffer)

@@ -1,4 +1,4 @@
-"""`fit`: train a model on a cluster, and get a result."""
+"""`fit`: train a model on a cluster."""
 
 import functools
 import inspect
@@ -64,7 +64,7 @@ Returned = TypeVar("Returned")
 
 
 def _hints(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
-    """Have an argument that a function does not have name the one that was perhaps meant."""
+    """Make a function suggest the closest argument when it is called with an unknown one."""
     known = inspect.signature(function).parameters
 
     @functools.wraps(function)
@@ -125,31 +125,31 @@ def fit(
 ) -> Result:
     """Train `model` on `train` with any number of processes, and return the `Result`.
 
-    What to learn: `model` is an nn.Module, or a class or function that builds one on the workers.
+    Model and data: `model` is an nn.Module, or a class or function that builds one on the workers.
     `train` and `valid` are `(x, y)` arrays or tensors, a dict of columns, a DataFrame (pandas,
     Polars, Spark) or Arrow table, a Dataset, a path or glob (Parquet, CSV, Arrow, idx, CIFAR, SVHN,
     image folder), a DataLoader, or `f(shard) -> DataLoader`.
     `features` is an `ft.Pipeline` of raw columns, a features.yaml or the folder of a saved one. It
-    is fitted on `train` unless it is already; runs and exports hold it.
-    `inputs`, `label`, `weight`, `keys` and `group` say which columns go where; texts among the
-    inputs become ids by hash (columns that share a table share a salt: `hash={"history": "item"}`),
-    and `crosses` makes columns of ids from others, `{"user_x_ad": ["user", "ad"]}`; `fill` stands
-    for missing numbers, `{"price": 0.0}` or one for all, and `label_map` gives labels to learn for
-    those in the data, `{-1: 0, 1: 1}`. `loss` is a name, a torch loss, `{task:
+    is fitted on `train` unless it is fitted already, and stored with runs and exports.
+    `inputs`, `label`, `weight`, `keys` and `group` select columns. Strings among the inputs are
+    hashed to ids (columns that share a table share a salt: `hash={"history": "item"}`), and
+    `crosses` makes columns of ids from others, `{"user_x_ad": ["user", "ad"]}`. `fill` replaces
+    missing numbers, by column as in `{"price": 0.0}` or by one number for all. `label_map` replaces
+    labels of the data by those to learn, `{-1: 0, 1: 1}`. `loss` is a name, a torch loss, `{task:
     loss}` or `f(output, batch)`; `step=f(ctx, batch)` replaces the whole training step.
-    `batch_size` is per worker and update: 128, or that of a DataLoader.
+    `batch_size` is per worker and update; the default is 128, or that of a DataLoader.
 
-    How and where: `strategy` says how replicas agree, `cluster` where processes run. The value
-    objects `compute`, `loading`, `images`, `checkpoints`, `evaluation`, `early_stopping`, `observe`
-    and `recovery` (see `flambeau.config`; plain dicts work too) hold the rest.
+    Execution: `strategy` says how replicas agree, `cluster` where processes run. The settings
+    `compute`, `loading`, `images`, `checkpoints`, `evaluation`, `early_stopping`, `observe` and
+    `recovery` (see `flambeau.config`; plain dicts work too) control everything else.
 
-    A run lives in `run_dir`. If it holds an earlier part of this run, that is continued (`resume`);
-    `init_from="runs/other@best"` starts from another run's weights, `{"run": ..., "patterns":
-    ["encoder.*"]}` from some of them.
+    The run is stored in `run_dir`. If the folder holds an earlier part of this run, that is
+    resumed (`resume`). `init_from="runs/other@best"` starts from another run's weights, `{"run":
+    ..., "patterns": ["encoder.*"]}` from some of them.
     """
     given = dict(locals())
     try:
-        # First: how many workers there are, and all that depends on it, follows from the cluster.
+        # First of all: the number of workers, and all that depends on it, follow from the cluster.
         given["cluster"] = where = cluster_of(cluster)
         folders: list[Path] = []
         if is_elsewhere(where):
@@ -157,7 +157,7 @@ def fit(
             given["run_dir"] = folders[0]
         result = together(where, "fb.fit", comparable(given), partial(_fit, given), folders)
     except errors.FlambeauError as error:
-        # The message says it all: the frames between here and where it was raised are ours.
+        # The frames between here and where it was raised are Flambeau's, and would not help users.
         raise error.with_traceback(None) from None
     result.valid = valid
     result.attached = where if isinstance(where, Attached) else None
@@ -179,7 +179,7 @@ def _fit(given: dict[str, Any], cluster: Cluster) -> Result:
 
 
 def _settings(description: JobPackager, given: dict[str, Any]) -> JobSettings:
-    """The settings for the arguments of `fit`, by their names."""
+    """Return the settings for the arguments of `fit`, given by name."""
     if is_data_loader(given["train"]):
         given = given | taken_over(given["train"], given["batch_size"], given["loading"])
     columns = {name: given[name] for name in ("inputs", "label", "weight", "group", "fill")}
@@ -211,7 +211,7 @@ def run_job(
     init_from: str | Path | Mapping[str, Any] | None = None,
     watching: Sequence[Observer] = (),
 ) -> Result:
-    """Run a described job in its (locked) directory; those `watching` are told what happens."""
+    """Run a packaged job in its (locked) directory; the observers `watching` get its events."""
     with explained(run.path, own_files=True):
         return _run_job(run, settings, description, resume, init_from, watching)
 
@@ -281,7 +281,7 @@ def _reported(conclude: Callable[[Outcome], None], memory: Memory) -> Iterator[N
         failure = Failure(spec, Cause.USER_ERROR, text)
         try:
             conclude(Outcome(failure=failure, restarts=memory.restarts))
-        except OSError as refused:  # perhaps what has ended the job: a full disk
+        except OSError as refused:  # perhaps a full disk, which may also have ended the job
             error.add_note(f"this could not be written to report.json: {refused}")
         raise
 
@@ -294,7 +294,7 @@ def _initial_weights(initial: Mapping[str, Any], start: Path | None) -> InitialW
 
 
 def _initial_checkpoint(reference: str) -> Path:
-    """What to start from; that there is nothing is found out before processes are started."""
+    """Return the checkpoint to start from; raise an error here, before processes are started."""
     path, which = parse_reference(reference)
     if not path.is_dir():
         raise CheckpointError(f"init_from: there is no run {path}")
@@ -325,9 +325,9 @@ def _ways_on(run: RunDirectory, recovery: Recovery, failure: Failure) -> str:
 
 
 def raise_failure(failure: Failure, ways_on: str = "") -> NoReturn:
-    """Raise, in the driver, what ended a role: causes that need no traceback as what they are.
+    """Raise a role's failure: `WorkerFailedError` if it has a traceback, else its own type.
 
-    `ways_on` is added to the message where a process was lost.
+    `ways_on` is added to the message if a process was lost.
     """
     if failure.traceback:
         raise WorkerFailedError(f"{failure.spec.name} failed{failure.where}", failure.traceback)
@@ -342,7 +342,7 @@ def _name_of(model: Any) -> str:
 
 
 def run_file(job: JobFile, folder: Path) -> Result:
-    """Run the job to its end; modules in `folder` (that of the job file) can be imported."""
+    """Run the job of a file; modules in `folder` (that of the job file) can be imported."""
     sys.path.insert(0, str(folder.resolve()))
     given = None if "cluster" not in job.model_fields_set else job.cluster.chosen
     arguments = comparable({name: getattr(job, name) for name in JobFile.model_fields})

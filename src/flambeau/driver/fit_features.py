@@ -33,7 +33,7 @@ def fit(
     format: str | None,
     observe: Any,
 ) -> tuple[tuple[State, ...], pa.Schema]:
-    """Return the statistics of operations and the columns of the data, by a cluster's processes."""
+    """Return the operations' statistics and the data's columns, found by a cluster's processes."""
     given = {"operations": [operation.dump() for operation in operations]}
     shown = Observe.parse(observe or {})
     drive = partial(_fit, tuple(operations), data, memory_bytes(memory), format, shown)
@@ -49,7 +49,7 @@ def _fit(
     cluster: Cluster,
 ) -> tuple[tuple[State, ...], pa.Schema]:
     source = open_rows(data, format)
-    # Processes of other machines more likely see the current folder than that of temporary files.
+    # Other machines are more likely to share the current folder than that of temporary files.
     place = None if isinstance(cluster, Local) else Path.cwd()
     with tempfile.TemporaryDirectory(prefix=".flambeau-fit-", dir=place) as folder:
         states = fit_files(
@@ -68,10 +68,10 @@ def fit_files(
     *,
     spread: bool = True,
 ) -> tuple[State, ...]:
-    """Return the statistics of operations; what was done before in the folder is used.
+    """Return the statistics of operations; earlier work in the folder is reused.
 
-    The processes of the cluster work on it if there are many rows, which they must be able to open
-    (`spread`). Where they do not see the folder, those of this machine do.
+    The processes of the cluster do the work if there are many rows and they can open the data
+    (`spread`). If they cannot see the folder, processes of this machine do it.
     """
     observer = stage_display(observe.progress, observe.every_seconds)
     few = sum(shard.rows for shard in source.shards()) <= PART_ROWS

@@ -1,4 +1,4 @@
-"""The features of a job: its pipeline, fitted, and its data as tables."""
+"""The features of a job: its fitted pipeline, and its data as tables."""
 
 import json
 import os
@@ -26,17 +26,17 @@ from flambeau.features.preparing.prepared import IDENTITY, PIPELINE, identity_of
 from flambeau.features.raw_data import open_rows, raw_files
 from flambeau.runs.open_data import FEATURES
 
-#: Beside the pipeline of a run: what it was fitted on.
+#: A file beside the pipeline of a run; it identifies the data that the pipeline was fitted on.
 FITTED_ON = "features-of.json"
 
 
 def fitted(
     features: Any, train: Any, run: Path, cluster: Cluster | None = None, observe: Any = None
 ) -> Pipeline | None:
-    """Return the pipeline for `features=` of a job, or the one that has prepared its files.
+    """Return the pipeline for `features=` of a job, or the one that prepared its files.
 
-    One that is not fitted is fitted by processes of the `cluster` if the data are files, in a
-    folder of the run, from where an interrupted fitting is resumed.
+    If the pipeline is not fitted and the data are files, processes of the `cluster` fit it in a
+    folder of the run, where an interrupted fit is resumed.
     """
     folder = prepared_folder(train)
     if features is None:
@@ -62,7 +62,7 @@ def fitted(
 def _fit_files(
     pipeline: Pipeline, train: Any, run: Path, cluster: Cluster, observe: Observe
 ) -> Pipeline:
-    """Fit a pipeline, or take what the run holds if it was fitted for the same data before."""
+    """Fit a pipeline, or load the run's statistics if it was fitted on the same data before."""
     source = open_rows(train, pipeline.format)
     code = RunDirectory(run).code
     identity = json.dumps(identity_of(source, pipeline.operations, None)).encode()
@@ -77,17 +77,17 @@ def _fit_files(
 
 
 def _opened(place: Path) -> Pipeline:
-    """Return the pipeline of a file of features, of a prepared folder or of a folder of its own."""
+    """Return the pipeline of a features file, a prepared folder or a saved pipeline's folder."""
     if is_features_file(place):
         return load_features_file(place).pipeline
     return Pipeline.load(place / PIPELINE if (place / PIPELINE).is_dir() else place)
 
 
 def of_logs(train: Any, job: Path) -> Pipeline | None:
-    """Return the pipeline that stands for what the reader of Criteo's logs does by itself.
+    """Return the pipeline equivalent to what the reader of Criteo's logs does.
 
-    With it in the run, the model takes raw rows wherever it is used. `job` is the file of the run:
-    one that began without this pipeline continues without.
+    With it in the run, the model accepts raw rows wherever it is used. `job` is the job file of the
+    run: a run that started without this pipeline continues without it.
     """
     options = train.options if isinstance(train, FileData) and train.format == "criteo" else None
     if options is None or "raw" in options or options.get("dense", "log") != "log":
@@ -104,7 +104,7 @@ def of_logs(train: Any, job: Path) -> Pipeline | None:
 
 
 def as_named(data: Any, pipeline: Pipeline) -> Any:
-    """Return data with raw columns by name; data of this process's memory as a table."""
+    """Return data with raw columns by name; in-memory data as a table."""
     if data is not None and (is_paths(data) or isinstance(data, FileData)):
         files = data if isinstance(data, FileData) else as_files(data)
         return data if prepared_folder(files) is not None else raw_files(files, pipeline.format)
@@ -120,7 +120,7 @@ def as_named(data: Any, pipeline: Pipeline) -> Any:
 
 
 def with_sizes(model: CodeRef, binding: Binding, pipeline: Pipeline | None) -> CodeRef:
-    """Return a model of a job file whose `sizes: features` are those of the columns of its ids."""
+    """Return a job file's model with `sizes: features` replaced by the sizes of its id columns."""
     if pipeline is None:
         raise ConfigError(
             "args.sizes: features means the sizes that the job's pipeline has, and it has none: "
@@ -142,7 +142,7 @@ def with_sizes(model: CodeRef, binding: Binding, pipeline: Pipeline | None) -> C
 
 
 def write(pipeline: Pipeline, code: Path) -> None:
-    """Write a pipeline to where a run keeps it, from where it reads its statistics afterwards."""
+    """Write a pipeline into a run's code folder; it reads its statistics from there afterwards."""
     folder = code / FEATURES
     if not folder.is_dir() or Pipeline.load(folder, trust=True).digest != pipeline.digest:
         pipeline.save(folder)

@@ -1,4 +1,4 @@
-"""From what the user passed to `fit` to settings that can travel."""
+"""Turning the arguments of `fit` into settings that can be sent to other processes."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -35,9 +35,9 @@ from flambeau.errors import ConfigError, DataError
 
 @dataclass
 class JobPackager:
-    """Collects the user's code and arrays while arguments are turned into settings.
+    """A collector of the user's code and arrays that turns arguments into settings.
 
-    Workers of the `cluster` can open the shared arrays as long as the `with` lasts.
+    Workers of the `cluster` can open the shared arrays until the `with` block ends.
     """
 
     directory: Path
@@ -53,18 +53,18 @@ class JobPackager:
         self._features: Any = None
 
     def __enter__(self) -> Self:
-        """Remove what a killed process has left; only the holder of the run's lock may do this."""
+        """Remove what a killed process left; only the holder of the run's lock may do this."""
         if self._shared.exists():
             shutil.rmtree(self._shared)
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Give up the shared arrays."""
+        """Release the shared arrays."""
         self._files.close()
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """The descriptors that processes of this machine inherit."""
+        """The file descriptors that processes of this machine inherit."""
         files = self._files
         return tuple(files.descriptors) if isinstance(files, UnnamedFiles) else ()
 
@@ -73,8 +73,8 @@ class JobPackager:
     ) -> dict[str, Any]:
         """Return the digest of a job's features, and its data with columns by name.
 
-        Files that a pipeline has prepared bring that pipeline with them. Criteo's logs have the one
-        that stands for what their reader does.
+        Prepared files use the pipeline that prepared them. Criteo's logs use one that is equivalent
+        to their reader.
         """
         given = {"features": None, "train": train, "valid": valid}
         logs = isinstance(train, FileData) and train.format == "criteo"
@@ -95,7 +95,7 @@ class JobPackager:
         return {"features": self._features.digest, **tables}
 
     def with_sizes(self, settings: JobSettings) -> JobSettings:
-        """Return settings whose model has the sizes of the features, if it asks for them."""
+        """Return settings whose model has the sizes of the features, if it needs them."""
         if settings.model.args.get("sizes") != "features":
             return settings
         from flambeau.driver import job_features
@@ -111,7 +111,7 @@ class JobPackager:
             job_features.write(self._features, code)
 
     def model(self, model: Any) -> CodeRef:
-        """An instance, a class or a function that builds one, or a reference."""
+        """Return a reference to a module, or to a class or function that builds one."""
         if isinstance(model, CodeRef):
             return model
         if not callable(model):
@@ -122,13 +122,13 @@ class JobPackager:
         return self.packer.add(model, "model")
 
     def loss(self, loss: Any, model: Any, step: Any) -> Any:
-        """Return the loss; without one, and without a step, the one that the model names."""
+        """Return the loss; without one, and without a step, the model's `default_loss`."""
         if loss is None and step is None:
             loss = getattr(model, "default_loss", None)
         return self.code(loss, "loss")
 
     def code(self, value: Any, name: str) -> Any:
-        """Functions as references; names and settings as they are."""
+        """Return functions as references, and names and settings unchanged."""
         if value is None or isinstance(value, str | CodeRef | Settings):
             return value
         if isinstance(value, Mapping):
@@ -136,7 +136,7 @@ class JobPackager:
         return self.packer.add(value, name)
 
     def optimizer(self, value: Any, name: str = "optimizer") -> Any:
-        """A name, a spec, a function of the parameters, or several by submodule."""
+        """Return an optimizer's settings (from a name, spec or function), perhaps by submodule."""
         if isinstance(value, str):
             return OptimizerSpec(name=value)
         if hasattr(value, "param_groups"):
@@ -154,22 +154,23 @@ class JobPackager:
         return self.code(value, name)
 
     def schedule(self, value: Any) -> Any:
-        """A kind by name, settings (also as a dict), or a function of the optimizer."""
+        """Return a schedule's settings: from its name, settings or a function of the optimizer."""
         if isinstance(value, str):
             return {"kind": value}
         return value if isinstance(value, Mapping) else self.code(value, "schedule")
 
     def callbacks(self, callbacks: Sequence[Any]) -> tuple[CodeRef, ...]:
-        """Instances or classes, in order."""
+        """Return references to callbacks (instances or classes), in order."""
         return tuple(
             self.packer.add(callback, f"callback-{index}")
             for index, callback in enumerate(callbacks)
         )
 
     def data(self, data: Any, name: str, binding: Binding | None = None) -> DataRef | None:
-        """Files, arrays, a Dataset, or a function; the binding says where arrays may hold NaN.
+        """Return settings of files, arrays, a Dataset or a function; `binding` may allow NaN.
 
-        The labels of frames are looked for at once: frames meet in one, where they are empty.
+        The label columns of Spark and Ray data are checked here: later these frames are merged, and
+        a missing column is filled with nulls.
         """
         binding = binding or Binding()
         if data is None or isinstance(
@@ -238,7 +239,7 @@ class JobPackager:
 
 
 def _with_columns(dataset: Any, name: str) -> tuple[Any, tuple[str, ...]]:
-    """Return a Ray Dataset and its columns; it is executed if these are not known without that."""
+    """Return a Ray Dataset and its columns; it is executed only if they are not known yet."""
     columns = dataset.columns(fetch_if_missing=False)
     if columns is None:
         from flambeau.clusters.ray.blocks import in_order
@@ -252,9 +253,9 @@ def _with_columns(dataset: Any, name: str) -> tuple[Any, tuple[str, ...]]:
 
 
 def _shared_files(cluster: Cluster, directory: Path, folder: Path) -> SharedFiles:
-    """Return where data of this process is put for the workers of a cluster."""
+    """Return the files through which the workers of a cluster read data of this process."""
     if not isinstance(cluster, RemoteCluster):
         return UnnamedFiles(directory)
-    # Whether agents see the run directory is known when they have joined; see `Carrier.bring`.
+    # Whether agents see the run directory is known only once they have joined; see `Carrier.bring`.
     limited = not cluster.shared_files and cluster.depot is None
     return RunFiles(folder, cluster.carry_mb << 20 if limited else None)

@@ -1,4 +1,4 @@
-"""The label map of a job: as it was given, as the run had it, or as its files need it."""
+"""The label map of a job: as given, from an earlier part of the run, or as its files need it."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from flambeau.config.data import shown_map
 from flambeau.errors import UserError
 
 _BINARY = ("bce", "bce_prob")
-#: Classes of losses, by their last name, whose labels are 0 and 1.
+#: Names (without module) of loss classes whose labels are 0 and 1.
 _BINARY_CLASSES = ("BCELoss", "BCEWithLogitsLoss", "ExportedLoss")
 _BAGS = re.compile(r"\.(dummy|ffm|libffm|libfm|libsvm|svm)(\.gz|\.zst)?$", re.IGNORECASE)
 _NO_SUFFIX = re.compile(r"(^|/)[^./]*/?$")
@@ -20,10 +20,10 @@ _NO_SUFFIX = re.compile(r"(^|/)[^./]*/?$")
 def with_label_map(
     run: RunDirectory, settings: JobSettings, packer: Packer
 ) -> tuple[JobSettings, str | None]:
-    """The settings with a label map, if they need one, and what to report of one that is new.
+    """Return settings with a label map, if they need one, and a message about one that is new.
 
-    Workers that each decided for themselves might read other rows first, and a resumed run others
-    than before: so it is decided once, here, and is part of the run's settings.
+    It is decided once, here, and is part of the run's settings: workers might each read different
+    rows first, and a resumed run other rows than before.
     """
     if settings.binding.label_map:
         return settings, None
@@ -38,22 +38,22 @@ def with_label_map(
 
 
 def recognised(data: Any, columns: tuple[str, ...]) -> dict[float, float]:
-    """The label map that the files of `data` need; nothing for what is no file of bags of ids."""
+    """Return the label map that files of `data` need; empty unless they hold bags of ids."""
     if not isinstance(data, FileData) or not columns or not _may_be_bags(data):
         return {}
     from flambeau.data.sources.text.label_forms import (
-        recognise,  # loads torch, which most jobs need not
+        recognise,  # loads torch, which most jobs do not need here
     )
 
     try:
         return recognise(data, columns)
     except UserError:
-        # Workers may see files that this process does not; what is wrong with them they report.
+        # Workers may see files that this process does not; they report errors in these files.
         return {}
 
 
 def is_binary(loss: Any, packer: Packer) -> bool:
-    """Whether labels must be 0 and 1, as far as a loss's name or class says so."""
+    """Return whether a loss's name or class shows that labels must be 0 and 1."""
     if isinstance(loss, Mapping):
         return all(is_binary(each, packer) for each in loss.values())
     if isinstance(loss, CodeRef):
@@ -62,7 +62,7 @@ def is_binary(loss: Any, packer: Packer) -> bool:
 
 
 def report(mapping: Mapping[float, float]) -> str:
-    """What the user is told of a map that was recognised."""
+    """Return the message about a label map that was recognised."""
     old, new = (" and ".join(f"{each:g}" for each in part) for part in (mapping, mapping.values()))
     return f"the labels are {old}; they are learned as {new} ({shown_map(mapping)})"
 

@@ -1,4 +1,4 @@
-"""From a topology and a cluster to its outcome: the one place where a controller is put to work."""
+"""Running a topology on a cluster: the only place where a controller is started."""
 
 import uuid
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def run_topology(
     *,
     graceful: bool,
 ) -> Outcome:
-    """Run all roles of a topology to their end. `graceful`: they can save and stop when asked to.
+    """Run all roles of a topology to their end. `graceful`: they can save and stop on request.
 
     `frames` are data frames of the cluster's engine, by name.
     """
@@ -63,7 +63,7 @@ def run_topology(
 
 
 def _files(cluster: config.Cluster, carrier: Carrier | None, payload: Payload) -> dict[str, Any]:
-    """How agents elsewhere find out whether they see the run's files, and what if not."""
+    """Return how remote agents check whether they see the run's files, and get them if not."""
     if not isinstance(cluster, RemoteCluster) or not isinstance(payload, RunPayload):
         return {}
     token = uuid.uuid4().hex

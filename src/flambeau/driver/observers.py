@@ -1,4 +1,4 @@
-"""Who watches a run, by its settings; and what the driver remembers of it."""
+"""The observers of a run, by its settings, and what the driver itself records of it."""
 
 from typing import Any, final
 
@@ -21,7 +21,7 @@ from flambeau.reports.digest_writer import DigestWriter
 
 @final
 class Memory(Observer):
-    """The history of evaluations, and the last numbers, for the result."""
+    """The history of evaluations and the latest counts, for the result."""
 
     def __init__(self) -> None:
         self.history: list[dict[str, Any]] = []
@@ -33,7 +33,7 @@ class Memory(Observer):
         self.rows = 0
 
     def observe(self, event: Event) -> None:
-        """Take note of progress and evaluations."""
+        """Record progress, evaluations and restarts."""
         fields = event.fields
         if event.kind == "evaluation":
             entry = {"step": fields["step"], "epoch": fields["epoch"], **fields["metrics"]}
@@ -42,7 +42,7 @@ class Memory(Observer):
         elif event.kind == "progress":
             self.step, self.rows = fields["step"], fields["rows"]
         elif event.kind == "job_start":
-            # A new generation goes on from a checkpoint; what came after it is trained again.
+            # A new generation resumes from a checkpoint; rows after it are trained on again.
             self.rows_lost += max(0, self.rows - fields.get("resumed_rows", 0))
             self.rows = fields.get("resumed_rows", 0)
             self.step = fields["resumed_step"]
@@ -51,9 +51,9 @@ class Memory(Observer):
             self.restarts += 1
 
     def recall(self, run: RunDirectory) -> str | None:
-        """Take note of rows in earlier parts of the run, some of which may be trained on again.
+        """Record rows of earlier parts of the run, some of which may be trained on again.
 
-        A text says why that cannot be known.
+        If the events cannot be read, return a warning about that.
         """
         try:
             for event in read_events(run.events) if run.events.exists() else ():
@@ -64,11 +64,11 @@ class Memory(Observer):
         return None
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no resources to release."""
 
 
 def make_observers(settings: Observe, run: RunDirectory, memory: Memory) -> Observers:
-    """The event log and the display always; the others as asked."""
+    """Return the observers of a run: always the event log and the display, others by settings."""
     observers: list[Observer] = [memory, EventLog(run.events), DigestWriter(run)]
     if settings.tensorboard:
         observers.append(TensorBoardScalars(run.tensorboard))

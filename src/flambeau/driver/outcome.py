@@ -9,12 +9,12 @@ from flambeau.coordination.failures import Failure
 
 @dataclass
 class Outcome:
-    """How a job ended. `failure` and `interrupted` are both unset when it went well.
+    """The end of a job. `failure` and `interrupted` are both unset if it succeeded.
 
-    `status` is what the last worker reported: "finished" or "stopped".
+    `status` is the last worker's: "finished" or "stopped".
 
-    `summaries` are what workers said at their end, by rank, `servers` the same by shard;
-    `coordinator_summary` and `rows` come from whoever conducted them, `places` from the cluster.
+    `summaries` are the final reports of workers, by rank, `servers` those of servers, by shard;
+    `coordinator_summary` and `rows` come from the coordinator, `places` from the cluster.
     """
 
     summaries: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Outcome:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether early stopping or a callback ended the training, and not a signal."""
+        """Return whether early stopping or a callback, not a signal, ended the training."""
         by_metric = self.summaries.get(0, {}).get("stopped_early", False)
         return self.interrupted is None and (by_metric or self.status == "stopped")
 

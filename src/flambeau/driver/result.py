@@ -1,4 +1,4 @@
-"""What a finished job gives: the model, the numbers, and the means to use them."""
+"""The result of a finished job: its model, metrics and report, and methods to use them."""
 
 import json
 import platform
@@ -19,7 +19,7 @@ from flambeau.version import __version__
 def make_report(
     outcome: Outcome, memory: Memory, settings: JobSettings, started: float
 ) -> dict[str, Any]:
-    """What goes into the run's `report.json`."""
+    """Return the content of the run's `report.json`."""
     summary = dict(outcome.summaries.get(0, {}))
     own = summary.get("client", {}).get("tables")
     rows = _rows(summary, memory)
@@ -50,9 +50,9 @@ def make_report(
 
 
 def _rows(summary: dict[str, Any], memory: Memory) -> dict[str, int]:
-    """What became of rows, as the first worker and the observers know it.
+    """Return the counts of rows read, applied and so on, by the first worker and the observers.
 
-    If it was ended before it could send a summary, the observers know the last progress.
+    If the worker ended before it sent a summary, the last progress event counts.
     """
     passed, dropped = int(summary.get("rows", memory.rows)), int(summary.get("rows_dropped", 0))
     repeated = int(summary.get("rows_repeated", 0)) + memory.rows_lost
@@ -67,10 +67,10 @@ def _rows(summary: dict[str, Any], memory: Memory) -> dict[str, int]:
 
 
 def _free_rows(outcome: Outcome, memory: Memory) -> dict[str, int]:
-    """What became of rows, as the coordinator counted them.
+    """Return the counts of rows read, applied and so on, by the coordinator.
 
-    Rows whose updates were `lost` with a server are not applied. Only updates are counted, so
-    their rows are reckoned from the mean of an update.
+    Rows whose updates were `lost` with a server are not applied. Only lost updates are counted;
+    their rows are estimated from the mean number of rows per update.
     """
     rows = dict(outcome.rows or {})
     rows["read"] += memory.rows_lost
@@ -84,10 +84,10 @@ def _free_rows(outcome: Outcome, memory: Memory) -> dict[str, int]:
 
 
 def _updates_lost(outcome: Outcome) -> int:
-    """Updates that servers had made and not saved when they were lost.
+    """Return the number of updates that servers had made but not saved when they were lost.
 
-    The coordinator counts all, but for the last ones of workers that had not reported them yet. A
-    worker counts those too, if it was there before and after the loss.
+    The coordinator counts all except the last ones, which workers had not reported yet. A worker
+    counts those too, if it was running before and after the loss.
     """
     clients = [summary.get("client", {}) for summary in outcome.summaries.values()]
     counted = (*clients, outcome.coordinator_summary)
@@ -95,9 +95,9 @@ def _updates_lost(outcome: Outcome) -> int:
 
 
 def _speed(workers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean seconds of a step over the steps of all workers, and the rows they trained on in one.
+    """Return the mean seconds per step over the steps of all workers, and their rows per second.
 
-    Workers that keep in step know the rows of all; of the others, each knows its own.
+    Synchronous workers count the rows of all workers; asynchronous ones report their own.
     """
     timed = [worker for worker in workers if worker.get("own_steps")]
     if not timed:
@@ -113,7 +113,7 @@ def _speed(workers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _by_worker(outcome: Outcome) -> dict[str, Any]:
-    """Return the steps of each worker, and its mean seconds of one."""
+    """Return the number of steps of each worker, and its mean seconds per step."""
     timed = {rank: each for rank, each in outcome.summaries.items() if each.get("own_steps")}
     found = {
         str(rank): {"steps": each["own_steps"], "seconds_per_step": each["seconds_per_step"]}
@@ -131,7 +131,7 @@ def _versions() -> dict[str, str]:
 
 
 def _served(outcome: Outcome) -> dict[str, Any]:
-    """What servers and their clients counted, if there were any."""
+    """Return the counts of servers and their clients, if there were any."""
     if not outcome.servers:
         return {}
     clients = {str(rank): s["client"] for rank, s in sorted(outcome.summaries.items())}
@@ -141,7 +141,7 @@ def _served(outcome: Outcome) -> dict[str, Any]:
 
 
 def _metrics(outcome: Outcome, memory: Memory) -> dict[str, float]:
-    """The workers' last evaluation, or the evaluator's."""
+    """Return the metrics of the workers' last evaluation, or of the evaluator's."""
     return dict(outcome.summaries.get(0, {}).get("metrics") or memory.metrics)
 
 
@@ -149,8 +149,8 @@ def _metrics(outcome: Outcome, memory: Memory) -> dict[str, float]:
 class Result:
     """A finished run.
 
-    `metrics` are the final ones by name, `history` has one entry per evaluation, `report` is what
-    is in report.json, `run_dir` is where it all is.
+    `metrics` are the final ones by name, `history` has one entry per evaluation, `report` is the
+    content of report.json, `run_dir` is the folder of the run.
     """
 
     def __init__(
@@ -165,13 +165,13 @@ class Result:
         #: The validation data as it was given to `fit`.
         self.valid: Any = None
         self._model: Any = None
-        #: The processes that the job ran in, of which all make the same calls; see `fb.Attached`.
+        #: The launcher's processes that the job ran in; all make the same calls: see `fb.Attached`.
         self.attached: Cluster | None = None
-        #: Whether this process has driven the job; False in the other processes of a launcher.
+        #: Whether this process drove the job; False in the other processes of a launcher.
         self.is_driver = True
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what other processes need: no data of this one's memory, and no connections."""
+        """Return the state for other processes, without in-memory data and connections."""
         settings = JobSettings.parse(self._settings.model_dump(mode="json"))
         other = {"_settings": settings, "valid": None, "_model": None, "is_driver": False}
         return {**self.__dict__, **other}
@@ -184,7 +184,7 @@ class Result:
         return self._model
 
     def model_at(self, which: str) -> Any:
-        """The module with the weights of a checkpoint: `"best"`, `"latest"`, `"step-100"`."""
+        """Return the module with a checkpoint's weights: `"best"`, `"latest"`, `"step-100"`."""
         from flambeau.runs.trained_run import load_model
 
         if not self.is_driver and not self._run.path.exists():
@@ -202,10 +202,10 @@ class Result:
         workers: int | None = None,
         cluster: Cluster | None = None,
     ) -> dict[str, float]:
-        """Metrics of the model on `data` (by default the job's validation data).
+        """Return metrics of the model on `data` (by default the job's validation data).
 
-        With `workers`, so many processes evaluate parts of files, with the same result; with
-        `cluster`, those of a cluster.
+        With `workers`, this number of processes evaluate parts of files, with the same result; with
+        `cluster`, the processes of that cluster do.
         """
         from flambeau.driver.parts.evaluate import evaluate_run
 
@@ -224,11 +224,11 @@ class Result:
         batch_size: int | None = None,
         cluster: Cluster | None = None,
     ) -> Any:
-        """Predictions for `data`, in order: an Arrow table, or with `out` how many rows are there.
+        """Predict `data` in order; return an Arrow table, or with `out` the number of rows there.
 
-        `out` is a .parquet or .csv file, or a folder: then files are predicted by `workers`
-        processes, here or on a `cluster` whose machines all see the folder, and the same call goes
-        on after a crash.
+        `out` is a .parquet or .csv file, or a folder. With a folder, `workers` processes predict
+        files, here or on a `cluster` whose machines all see the folder, and the same call resumes
+        after a crash.
         """
         from flambeau.driver.parts.predict import predict_run
         from flambeau.runs.prediction import PredictionOptions
@@ -245,10 +245,10 @@ class Result:
         tables: str = "fp32",
         since: str | Path | None = None,
     ) -> Path:
-        """Write the model to the new folder `out`, as others can read it: graph, tables, columns.
+        """Write the model to the new folder `out`, to use without its code: graph, tables, columns.
 
-        `format` is pt2, onnx, torch or torchscript; `tables` says how rows are stored (fp32, bf16,
-        int8). With `since`, another export or a run, only what changed is written.
+        `format` is pt2, onnx, torch or torchscript; `tables` is the type of stored rows (fp32,
+        bf16, int8). With `since`, another export or a run, only changes are written.
         """
         from flambeau.inference.export import ExportOptions
         from flambeau.runs.run_export import export_run
@@ -265,10 +265,10 @@ class Result:
         of: Literal["item", "user"] = "item",
         id: str | None = None,
     ) -> int:
-        """Write `id` and `vector` of the items or users in `data` to a Parquet file; how many.
+        """Write `id` and `vector` of items or users in `data` to Parquet; return their number.
 
-        The model needs `item_vectors` or `user_vectors`. Ids are those of the column `id`, or of
-        the first field of that method's first argument. `TableSpec(init=out)` reads the file.
+        The model needs a method `item_vectors` or `user_vectors`. Ids come from the column `id`, or
+        from the first field of that method's first argument. `TableSpec(init=out)` reads the file.
         """
         from flambeau.runs.item_vectors import export_run_vectors
 

@@ -1,4 +1,4 @@
-"""`run`: call any function on N processes with torch.distributed ready."""
+"""`run`: call any function in N processes, with torch.distributed initialised."""
 
 import os
 import pickle
@@ -30,10 +30,10 @@ Value = TypeVar("Value")
 def run(
     function: Callable[..., Value], *args: Any, cluster: Cluster | None = None, **kwargs: Any
 ) -> list[Value]:
-    """The results of `function(*args, **kwargs)` on every process of the cluster, by rank.
+    """Call `function(*args, **kwargs)` in every process of the cluster; return results by rank.
 
-    Inside, torch.distributed is initialised and RANK, WORLD_SIZE and LOCAL_RANK are set. The
-    function and its results may be anything that can be pickled, also from a notebook.
+    In each process, torch.distributed is initialised and RANK, WORLD_SIZE and LOCAL_RANK are set.
+    The function and its results may be anything that can be pickled, also from a notebook.
     """
     cluster = cluster_of(cluster)
     arguments = comparable({"function": function, "cluster": cluster})
@@ -57,7 +57,7 @@ def _run(call: Any, cluster: Cluster) -> list[Any]:
 
 
 def _run_elsewhere(call: Any, cluster: Cluster) -> list[Any]:
-    """On other machines, where descriptors of this one mean nothing."""
+    """Call a function on other machines, which cannot use file descriptors of this one."""
     payload = FunctionValue(cloudpickle.dumps(call))
     outcome = launch_roles(Role.FUNCTION, cluster, payload, ())
     finish(outcome)
@@ -71,11 +71,11 @@ def run_script(
     max_restarts: int = 0,
     logs: Path | None = None,
 ) -> int:
-    """Run a script, a module or another program on every process of the cluster.
+    """Run a script, a module or another program in every process of the cluster.
 
-    Returns 0, or the exit code of the first process that ended itself with another or was killed.
-    All of them start again after that, up to `max_restarts` times. With `logs`, what each of them
-    prints goes into a file of that folder.
+    Return 0, or the exit code of the first process that exited with another code or was killed.
+    After such a failure all processes restart, up to `max_restarts` times. With `logs`, the output
+    of each process is written to a file in that folder.
     """
     cluster = cluster_of(cluster)
     compared = {"program": payload.program, "arguments": payload.arguments, "cluster": cluster}
@@ -104,7 +104,7 @@ def launch_roles(
     observer: Observer | None = None,
     recovery: Recovery | None = None,
 ) -> Outcome:
-    """Run one role per worker to its end, showing what they print, by rank."""
+    """Run one role per worker to its end, and show their output by rank."""
     observer, recovery = observer or display("lines", every_seconds=5.0), recovery or Recovery()
     try:
         topology = Topology(cluster.workers, role)
@@ -114,7 +114,7 @@ def launch_roles(
 
 
 def finish(outcome: Outcome, ways_on: str = "") -> None:
-    """Raise what ended the roles, if it was not their own end; see `raise_failure`."""
+    """Raise the interrupt or failure that ended the roles, if any; see `raise_failure`."""
     if outcome.interrupted is signal.SIGINT:
         raise KeyboardInterrupt
     if outcome.interrupted is not None:
@@ -124,7 +124,7 @@ def finish(outcome: Outcome, ways_on: str = "") -> None:
 
 
 def _anonymous_file() -> int:
-    """A descriptor of a file without a name: it is gone with the last process that holds it."""
+    """Return the descriptor of an unnamed file, which the last process to close it frees."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("flambeau", 0)
     with tempfile.TemporaryFile() as file:

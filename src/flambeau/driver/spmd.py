@@ -1,4 +1,4 @@
-"""One program in every process of a launcher: rank 0 drives a call, the others take part in it."""
+"""The same program in every process of a launcher: rank 0 drives a call, the others join it."""
 
 import contextlib
 import itertools
@@ -30,9 +30,9 @@ from flambeau.errors import JobFailedError, MessagingError
 
 Value = TypeVar("Value")
 
-#: How long a process waits at its end, after a failure, for rank 0 to show it.
+#: How long an exiting process waits, after a failure, for rank 0 to show the error.
 LAST_SECONDS = 10.0
-#: How many calls this process has made: all of a job count alike.
+#: The number of calls that this process has made; it is the same in all processes of a job.
 _calls = itertools.count()
 
 
@@ -43,12 +43,12 @@ def together(
     drive: Callable[[Cluster], Value],
     folders: Sequence[Path] = (),
 ) -> Value:
-    """Return what `drive` returns, called in the one process that drives the job.
+    """Call `drive` in the process that drives the job, and return its result.
 
-    That is this one, but for processes of a launcher (see `fb.Attached`): in rank 0 only. The
-    others give it their `arguments`, which must be the same, are agents of the job, and return or
-    raise what it does. For a client of Ray it is a process on the cluster, to which the `folders`
-    of the call are copied.
+    That is this process, unless a launcher started it (see `fb.Attached`): then it is rank 0. The
+    other ranks send it their `arguments`, which must be equal to its own, act as agents of the job,
+    and return or raise the same. For a client of Ray it is a process on the cluster, to which the
+    `folders` of the call are copied.
     """
     if is_elsewhere(cluster):
         return drive_elsewhere(cluster, drive, folders)
@@ -71,7 +71,7 @@ def _arrived(identity: Identity, call: str, arguments: Mapping[str, str]) -> Arr
 
 
 def _gpus() -> int:
-    if not os.path.exists("/dev/nvidiactl"):  # asking torch takes seconds
+    if not os.path.exists("/dev/nvidiactl"):  # importing torch takes seconds
         return 0
     import torch
 
@@ -79,10 +79,10 @@ def _gpus() -> int:
 
 
 def comparable(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the arguments of a call as texts that are the same in all processes of a job.
+    """Return the arguments of a call as strings that are equal in all processes of a job.
 
-    Models and functions are known by their names alone. Data of a process's memory is left out:
-    only that of rank 0 counts.
+    Models and functions are represented by their names only. In-memory data is omitted: only that
+    of rank 0 is used.
     """
     data = {name: arguments.get(name) for name in ("train", "valid")}
     left_out = {name for name, value in data.items() if not is_paths(value)}
@@ -145,14 +145,13 @@ _kept: list[Meeting] = []
 
 
 def _keep_until_exit(meeting: Meeting) -> None:
-    """Keep the connection of a call that failed: its end tells the others that rank 0 has ended."""
+    """Keep a failed call's connection open: when it closes, the others see that rank 0 exited."""
     while _kept:
         _kept.pop().close()
     _kept.append(meeting)
 
 
-# The others
-
+# The other ranks
 
 def _take_part(cluster: Attached, identity: Identity, number: int, own: Arrived) -> Any:
     participation = Participation(cluster, identity, number)
@@ -176,7 +175,7 @@ def _take_part(cluster: Attached, identity: Identity, number: int, own: Arrived)
 
 
 def _obey(participation: Participation, identity: Identity) -> tuple[bool, bytes]:
-    """Be an agent until rank 0 says how the call ended."""
+    """Act as an agent until rank 0 sends the result of the call; return (failed, result)."""
     lost: MessagingError | None = None
     while True:
         try:
@@ -188,14 +187,14 @@ def _obey(participation: Participation, identity: Identity) -> tuple[bool, bytes
         try:
             be_agent(msgspec.msgpack.decode(data, type=AgentOrder), job=identity.job)
         except MessagingError as error:
-            lost = error  # rank 0 may know more
+            lost = error  # rank 0 may send a better explanation
 
 
 @contextlib.contextmanager
 def _withstanding_signals() -> Iterator[None]:
-    """Ignore what schedulers and terminals send to all processes: rank 0 acts on it."""
+    """Ignore signals that schedulers and terminals send to all processes: rank 0 handles them."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread can
+        yield  # only the main thread can set signal handlers
         return
     outside_signals.withstand()
     try:
@@ -206,15 +205,15 @@ def _withstanding_signals() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Told:
-    """That rank 0 has told this process of an error, which it shows itself."""
+    """The origin of an error that rank 0 has sent to this process, and shows itself."""
 
     name: str
     participation: Participation
 
     def end(self, error: BaseException) -> None:
-        """Show one line of an error that ends this process, and let rank 0 end before.
+        """Show one line of an error that ends this process, and wait until rank 0 has exited.
 
-        A launcher ends all processes after the first that fails.
+        A launcher ends all processes once the first one fails.
         """
         first = (str(error) or type(error).__name__).splitlines()[0]
         what = "stopped" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
@@ -223,7 +222,7 @@ class Told:
 
 
 def _raised_by_rank_0(error: BaseException, told: Told) -> BaseException:
-    """Return the error, to be shown in one line if it ends this process."""
+    """Mark an error to be shown in one line if it ends this process, and return it."""
     if not getattr(sys.excepthook, "of_rank_0", False):
         sys.excepthook = _hook(sys.excepthook)
     error.told_by_rank_0 = told  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The coordinator of workers that run free: hands out tasks, calls them together, replaces them."""
+"""The coordinator of asynchronous workers: it assigns tasks and announces sync points."""
 
 import time
 from collections.abc import Sequence
@@ -36,16 +36,17 @@ from flambeau.driver.task_plan import idle_warning, make_plan
 
 @final
 class TaskCoordinator(TrainingCoordinator):
-    """Asynchronous or bounded workers. A lost worker or server is replaced; the others go on.
+    """The coordinator of asynchronous or bounded workers. Lost ones and lost servers are replaced.
 
-    The job is a sequence of sync points, at which all workers meet; in between, a worker gets a
-    task whenever it requests one. The first sync point saves the start, so that a lost server
-    has something to return to.
-    The last one stays: a worker that is lost before it has ended is called to it again.
+    The other workers continue meanwhile. The job is a sequence of sync points, at which all workers
+    meet; in between, a worker gets a task whenever it requests one. The first sync point saves the
+    start, so that a lost server can be restored.
+    The last one stays open: the replacement of a worker that is lost before its end is called to it
+    again.
     """
 
     elastic = True
-    needs_first = True  # it saves for all, and knows their milestones
+    needs_first = True  # it saves for all workers, and has their milestones
 
     def __init__(self, settings: JobSettings) -> None:
         super().__init__()
@@ -55,11 +56,11 @@ class TaskCoordinator(TrainingCoordinator):
         self.begin(0)
 
     def begin(self, generation: int) -> None:
-        """All start again, from the checkpoint that the first worker tells of."""
+        """Reset all state; the first worker reports the checkpoint to start from."""
         self._plan: DynamicPlan | None = None
         self._budget: StepBudget | None = None
         self._clocks = Clocks()
-        #: Workers that meet: all but those that were lost and not replaced.
+        #: Ranks of workers at sync points: all but those that were lost and not replaced.
         self._ranks = set(range(self._settings.cluster.workers))
         self._parked: dict[int, RoleSpec] = {}
         self._sync_point: SyncPoint | None = None
@@ -74,10 +75,9 @@ class TaskCoordinator(TrainingCoordinator):
         self._lost_updates = LostUpdates()
         self._told = time.monotonic()
 
-    # What arrives
-
+    # Messages
     def handle(self, peer: bytes, message: Any, buffers: Sequence[Any]) -> None:
-        """Messages of workers."""
+        """Handle messages of workers."""
         if isinstance(message, PlanData):
             self._set_up(message)
         elif isinstance(message, TaskRequest):
@@ -93,13 +93,13 @@ class TaskCoordinator(TrainingCoordinator):
             self.stop()
 
     def joined(self, spec: RoleSpec) -> None:
-        """A worker that comes while the others meet is called, too."""
+        """Call a worker that joins during a sync point to it, too."""
         if spec.role is Role.WORKER and self._sync_point is not None:
             self._met.discard(spec.rank)
             self._call(spec)
 
     def lost(self, spec: RoleSpec) -> None:
-        """A lost worker's tasks go back; what a lost server took part in saving is saved again."""
+        """Return a lost worker's tasks to the plan; after a lost server, save again soon."""
         if spec.role is not Role.WORKER:
             self._save_soon = self._save_soon or spec.role is Role.SERVER
             return
@@ -114,7 +114,7 @@ class TaskCoordinator(TrainingCoordinator):
         self._hand_out_to_all()
 
     def dismissed(self, spec: RoleSpec) -> None:
-        """The others share a lost worker's tasks, and meet without it from now on."""
+        """Give a lost worker's tasks to the others, which meet without it from now on."""
         self.lost(spec)
         self._ranks.discard(spec.rank)
         self._answer_exchanges()
@@ -127,17 +127,17 @@ class TaskCoordinator(TrainingCoordinator):
         self._end_sync_point()
 
     def replaced(self, spec: RoleSpec, checkpoint: str | None) -> None:
-        """A new server has only the updates of its checkpoint; the plan continues where it was."""
+        """Count updates that a new server lacks: it has a checkpoint's, but the plan continues."""
         if spec.role is Role.SERVER and checkpoint is not None:
             self._lost_updates.restored(step_of(Path(checkpoint)), self._progress.step)
 
     def stop(self) -> None:
-        """Call all together, for the last time."""
+        """Announce the last sync point as soon as possible."""
         self.stopping = True
         self._call_if_due()
 
     def tick(self, now: float) -> None:
-        """Tell progress."""
+        """Report progress."""
         if now - self._told >= PROGRESS_SECONDS and self._plan is not None:
             elapsed, self._told = now - self._told, now
             fields = self._progress.take(elapsed)
@@ -146,7 +146,7 @@ class TaskCoordinator(TrainingCoordinator):
                 self.stage.emit("progress", epoch=self._plan.epoch, steps_total=total, **fields)
 
     def rows(self) -> dict[str, int] | None:
-        """What became of all rows."""
+        """Return how many rows were read, applied, dropped, repeated and left out."""
         if self._plan is None:
             return None
         rows = self._plan.rows
@@ -159,7 +159,7 @@ class TaskCoordinator(TrainingCoordinator):
         return {**counts, "left_out": rows.left_out} if rows.left_out else counts
 
     def summary(self) -> dict[str, Any]:
-        """How far it came, if it has begun."""
+        """Return the counts of steps, sync points and lost updates; empty before the start."""
         if self._plan is None:
             return {}
         fewer = len(self._ranks) < self._settings.cluster.workers
@@ -174,7 +174,7 @@ class TaskCoordinator(TrainingCoordinator):
 
     def _set_up(self, data: PlanData) -> None:
         if self._plan is not None:
-            return  # a worker that replaces the first one
+            return  # sent by a replacement of the first worker
         self._plan, self._carried = make_plan(self._settings, data), data.progress
         if (text := idle_warning(self._settings, self._plan)) is not None:
             self.stage.emit("warning", text=text)
@@ -191,14 +191,14 @@ class TaskCoordinator(TrainingCoordinator):
         elif data.state is None:
             self._announce(evaluate=False, save=True, last=False)
         else:
-            self._call_if_due()  # more epochs may be asked for than there were before
+            self._call_if_due()  # the job may have more epochs than before
             self._hand_out_to_all()
 
     def _hand_out_to_all(self) -> None:
         self._hand_out(list(self._parked.values()))
 
     def _hand_out(self, specs: Sequence[RoleSpec]) -> None:
-        """Give tasks to workers that have requested one."""
+        """Assign tasks to workers that have requested one."""
         if self._plan is None or self._sync_point is not None:
             return
         for spec in specs:
@@ -206,7 +206,7 @@ class TaskCoordinator(TrainingCoordinator):
             task = self._plan.take(rank)
             if task is None:
                 if not self._plan.holds(rank):
-                    # It has nothing to do, so nobody needs to wait for it.
+                    # It is idle, so no worker needs to wait for it.
                     self._leave(rank)
                 continue
             del self._parked[rank]
@@ -216,9 +216,9 @@ class TaskCoordinator(TrainingCoordinator):
         self._grant(specs)
 
     def _grant(self, specs: Sequence[RoleSpec]) -> None:
-        """Let workers that have something to train on make steps, also what others leave over.
+        """Grant steps to workers that hold tasks, including steps that others do not use.
 
-        `specs` are those whose tasks or steps have changed.
+        `specs` are the workers whose tasks or steps have changed.
         """
         if self._budget is None or self._plan is None:
             return
@@ -231,7 +231,7 @@ class TaskCoordinator(TrainingCoordinator):
             if steps := self._budget.grant(spec.rank):
                 self.stage.send(spec, StepGrant(steps, self._join(spec.rank)))
             elif self._budget.is_spent(spec.rank):
-                self._leave(spec.rank)  # it makes no step for which others could wait
+                self._leave(spec.rank)  # it makes no more steps that others could wait for
 
     def _trained(self, message: Trained) -> None:
         assert self._plan is not None
@@ -264,7 +264,7 @@ class TaskCoordinator(TrainingCoordinator):
         self._call_if_due()
 
     def _join(self, rank: int) -> int | None:
-        """The clock of a worker that had been idle."""
+        """Return the new clock of a worker that was idle; None if it was not."""
         if rank in self._clocks:
             return None
         self._clocks.join(rank)
@@ -322,7 +322,7 @@ class TaskCoordinator(TrainingCoordinator):
             self._call(spec)
 
     def _call(self, spec: RoleSpec) -> None:
-        """Call a worker to the sync point; only the first one saves, and needs the plan."""
+        """Call a worker to the sync point; only the first worker saves, and needs the plan."""
         assert self._sync_point is not None
         plan = self._sync_point.plan if spec.rank == 0 else {}
         self.stage.send(spec, msgspec.structs.replace(self._sync_point, plan=plan))
@@ -337,7 +337,7 @@ class TaskCoordinator(TrainingCoordinator):
         self._end_sync_point()
 
     def _end_sync_point(self) -> None:
-        """Continue when all have met; the last one stays, for one that is lost before it ends."""
+        """Continue when all workers have met; the last sync point stays, for replaced workers."""
         if self._sync_point is None or self._sync_point.last or not self._ranks <= self._met:
             return
         self._sync_point = None

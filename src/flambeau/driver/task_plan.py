@@ -1,4 +1,4 @@
-"""The plan of an asynchronous job, by its settings and data."""
+"""The plan of an asynchronous job, from its settings and data."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from flambeau.coordination.tasks import DynamicPlan
 
 
 def make_plan(settings: JobSettings, data: PlanData) -> DynamicPlan:
-    """Return the tasks of a job's epochs; `data` is what the first worker has found."""
+    """Return the plan of a job's tasks; `data` is the first worker's report about the data."""
     loading = settings.loading
     common: dict[str, Any] = {"batch_size": settings.batch_size, "epochs": settings.epochs}
     if data.kind == "shares":
@@ -33,7 +33,7 @@ def make_plan(settings: JobSettings, data: PlanData) -> DynamicPlan:
 
 
 def idle_warning(settings: JobSettings, plan: DynamicPlan) -> str | None:
-    """Return a warning if some workers will have nothing to do."""
+    """Return a warning if some workers will have no rows to train on."""
     idle = plan.idle(settings.cluster.workers)
     if not idle:
         return None

@@ -1,4 +1,4 @@
-"""Which roles a job has, how they are conducted, and what they go on from."""
+"""The roles of a job, their coordinator, and the checkpoints that they start from."""
 
 import uuid
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ class _Given(Settings):
 
 
 def cluster_of(given: Cluster | None) -> Cluster:
-    """Return the cluster that is given, as settings.
+    """Return the settings of the given cluster.
 
-    By default that is all processes of the launcher that has started this one, if there are others,
+    The default is all processes of the launcher that started this one, if there are others, and
     otherwise one worker on this machine.
     """
     if given is None:
@@ -42,10 +42,10 @@ def cluster_of(given: Cluster | None) -> Cluster:
 
 @dataclass(frozen=True)
 class Topology:
-    """Which roles a job has, how they are conducted, and what a generation goes on from.
+    """The roles of a job, their coordinator, and the starting points of its generations.
 
-    `labels` are the columns with labels. While there is a file `stacks_request`, somebody wants to
-    see the Python stacks of all processes.
+    `labels` are the label columns. A file at `stacks_request` is a request for the Python stacks of
+    all processes.
     """
 
     workers: int
@@ -60,12 +60,12 @@ class Topology:
 
     @property
     def roles(self) -> list[Role]:
-        """Every kind of role that there is."""
+        """The kinds of roles that the job has."""
         others = {Role.SERVER: self.servers > 0, Role.EVALUATOR: self.evaluator}
         return [self.role, *(role for role, wanted in others.items() if wanted)]
 
     def place(self, agents: Sequence[AgentJoined], generation: int) -> dict[int, list[RoleSpec]]:
-        """The roles of a generation, by the agent that starts them."""
+        """Return the roles of a generation, by the agent that starts them."""
         return place_roles(
             agents,
             self.workers,
@@ -79,7 +79,7 @@ class Topology:
 def make_topology(
     run: RunDirectory, settings: JobSettings, *, resumes: bool, initial: Path | None = None
 ) -> Topology:
-    """Return the roles that a job's settings ask for; `initial` is the checkpoint to start from."""
+    """Return the topology for a job's settings; `initial` is the checkpoint to start from."""
     strategy = settings.strategy
     return Topology(
         settings.cluster.workers,
@@ -96,29 +96,29 @@ def make_topology(
 def make_carrier(
     run: RunDirectory, cluster: Cluster, keep: int, initial: Path | None = None
 ) -> Carrier | None:
-    """Return what brings a run's files to machines that do not see them; None if all do."""
+    """Return the carrier of a run's files to machines that cannot see them; None if all can."""
     if not isinstance(cluster, RemoteCluster):
         return None
     depot = None
     if cluster.depot is not None:
         from flambeau.clusters.file_transfer.depot import (
-            Depot,  # loads torch, as all that reads data does
+            Depot,  # loads torch, like all modules that read data
         )
         from flambeau.data.sources.urls import file_system
 
         depot = Depot(f"{cluster.depot.rstrip('/')}/flambeau-{uuid.uuid4().hex}")
-        file_system(depot.url)  # what cannot be opened is an error at once
+        file_system(depot.url)  # raises at once if it cannot be opened
     limit = cluster.carry_mb << 20
     return Carrier(run, keep, initial, limit, depot)
 
 
 def require_room(settings: JobSettings) -> None:
-    """More servers than cores only get in each other's way; many more are a mistake."""
+    """Raise `ConfigError` for many more servers than cores, which only slow each other down."""
     if isinstance(settings.strategy, AllReduce):
         return
     servers, cores = settings.strategy.servers, len(usable_cores())
     if isinstance(settings.cluster, RemoteCluster):
-        return  # those who place the agents know what they have
+        return  # the cores of other machines are not known here
     if servers > SERVERS_PER_CORE * cores:
         raise ConfigError(
             f"strategy.servers={servers}: this machine has {number_of(cores, 'core')}, room for "

@@ -111,7 +111,7 @@ def ends_of_offsets(table: str, ids: Tensor, offsets: Tensor, include_last: bool
 
 
 def _problem_with(starts: Tensor, count: int, include_last: bool) -> str | None:
-    """Describe what is wrong with the starts of bags of `count` ids; None if nothing is."""
+    """Describe the fault in the starts of bags of `count` ids; None if there is no fault."""
     if len(starts) == 0 and count == 0 and not include_last:
         return None
     if len(starts) == 0 or int(starts[0]) != 0:

@@ -1,4 +1,4 @@
-"""The lookups of one training step, and the gradients that come back."""
+"""The lookups of one training step, and their gradients."""
 
 from dataclasses import dataclass, field
 from typing import final

@@ -44,6 +44,6 @@ class SavedTables(LookupBackend):
 
 
 def attach_saved_tables(model: nn.Module, checkpoint: Path) -> None:
-    """Let a model's modules look up in the tables of a checkpoint."""
+    """Connect a model's modules to the tables of a checkpoint."""
     if has_tables(model):
         attach(model, Lookups(SavedTables(checkpoint)))

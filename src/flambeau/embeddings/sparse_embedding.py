@@ -73,7 +73,7 @@ class SparseEmbedding(TableModule):
 
     @property
     def learns(self) -> bool:
-        """Whether a lookup now would be a training lookup."""
+        """Return whether a lookup now would be a training lookup."""
         return self.training and torch.is_grad_enabled()
 
     def forward(

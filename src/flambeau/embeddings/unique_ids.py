@@ -18,7 +18,7 @@ REMEMBERED = 4
 
 Folded = tuple[Ids, np.ndarray[Any, np.dtype[np.int32]]]
 
-#: What to compute of ids, in addition to their place in memory.
+#: Result to compute from ids. Cache keys consist of it and the place of the ids in memory.
 _What = int | tuple[int, Only]
 _Key = tuple[_What, *tuple[int, ...]]
 Made = TypeVar("Made")

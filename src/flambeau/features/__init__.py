@@ -1,4 +1,4 @@
-"""Features: from raw columns to what a model takes, fitted once and the same everywhere."""
+"""Feature pipelines: from raw columns to model inputs, fitted once and identical everywhere."""
 
 from flambeau.features.criteo import criteo
 from flambeau.features.operations.cast import Cast

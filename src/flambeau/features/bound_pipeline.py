@@ -21,7 +21,7 @@ class BoundPipeline:
         schema: pa.Schema,
         needed: Sequence[str] | None = None,
     ) -> None:
-        #: The raw columns that it reads, with their types, and by their names.
+        #: The raw columns that it reads: their schema, and their names.
         self.raw_schema = schema
         self.columns = tuple(schema.names)
         self._steps: list[tuple[Operation, Step, tuple[str, ...]]] = []
@@ -71,7 +71,7 @@ def schemas_along(
 def sizes_of(
     operations: Sequence[Operation], states: Sequence[State], schema: pa.Schema
 ) -> dict[str, int]:
-    """Return how many numbers each column of numbered values can have, 0 included."""
+    """Return the number of distinct ids of each id column, including 0."""
     found: dict[str, int] = {}
     schemas = schemas_along(operations, states, schema)
     for operation, state, before in zip(operations, states, schemas, strict=False):
@@ -84,9 +84,9 @@ def sizes_of(
 def needed_operations(
     operations: Sequence[Operation], schemas: Sequence[pa.Schema], needed: Sequence[str]
 ) -> tuple[list[Operation | None], set[str]]:
-    """Return the operations as far as the needed columns depend on them, and what these read.
+    """Return the operations that the needed columns depend on, and the columns these read.
 
-    `schemas` are those of `schemas_along`.
+    `schemas` is the result of `schemas_along`. Operations that are not needed are None.
     """
     wanted = set(needed)
     kept: list[Operation | None] = []

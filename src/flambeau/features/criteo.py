@@ -1,4 +1,4 @@
-"""The features of Criteo's click logs."""
+"""The feature pipeline of Criteo's click logs."""
 
 from flambeau.features.operation import Operation
 from flambeau.features.operations.categorify import Categorify
@@ -17,10 +17,10 @@ def criteo(
 ) -> Pipeline:
     """Return the pipeline for Criteo's logs: columns `I1`, ... and `C1`, ... of features.
 
-    Numbers become log(1 + x), and 0 when they are missing or negative. Texts become numbers from 1
-    on by how often they occur, and 0 when they occur less than `min_count` times; without a
-    `vocabulary` they are 64-bit hashes, for tables that grow. Files are read as Criteo's logs
-    unless they say otherwise.
+    Numbers become log(1 + x), or 0 if they are missing or negative. Texts become ids from 1 by
+    descending frequency, or 0 if they occur fewer than `min_count` times; without a `vocabulary`
+    they become 64-bit hashes, for tables that grow. Files are read as Criteo's logs unless they
+    specify another format.
     """
     numbers, texts = (f"I1:I{dense_columns}",), (f"C1:C{id_columns}",)
     operations: list[Operation] = [Log(columns=numbers)] if dense_columns else []

@@ -13,12 +13,12 @@ from flambeau.features.keys import is_list, keys_of
 from flambeau.features.operation import Operation, State
 from flambeau.features.stored_state import batches_of, schema_of
 
-#: Returns the values of a column in order, in pieces; each call begins anew.
+#: A function that returns the values of a column in order, in pieces; each call starts over.
 Column = Callable[[], Iterable[pa.Array]]
 
 
 def digest_of(operations: Sequence[Operation], states: Sequence[State]) -> str:
-    """Return a digest of operations and what they were fitted with."""
+    """Return a digest of operations and their fitted states."""
     digest = hashlib.sha256(json.dumps([each.dump() for each in operations]).encode())
     for state in states:
         for name in sorted(state):
@@ -33,7 +33,7 @@ def _column(state: State, table: str, name: str) -> Column:
 
 
 def _add(column: Column, kind: pa.DataType, digest: "hashlib._Hash") -> None:
-    """Add values to a digest; how Arrow happens to store and cut them does not matter."""
+    """Add values to a digest, independent of how Arrow stores and chunks them."""
     plain = is_list(kind) or is_text(kind)
     digest.update(b"" if plain else str(kind).encode())
     _add_bits((each.is_null() for each in column()), digest)
@@ -54,7 +54,7 @@ def _add(column: Column, kind: pa.DataType, digest: "hashlib._Hash") -> None:
 
 
 def _add_bits(flags: Iterable[pa.Array], digest: "hashlib._Hash") -> None:
-    """Add booleans, eight of them in a byte."""
+    """Add booleans, eight to a byte."""
     left = np.zeros(0, np.bool_)
     for each in flags:
         bits = np.concatenate([left, each.to_numpy(zero_copy_only=False)])

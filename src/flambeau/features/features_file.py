@@ -1,4 +1,4 @@
-"""A preparation of features that is written down as YAML."""
+"""A preparation of features described in a YAML file."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from flambeau.features.splits import Split
 
 Value = TypeVar("Value")
 
-#: How files that name their features say that they are in a file of this kind.
+#: Suffixes by which the path of features is recognized as a file of this kind.
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -37,7 +37,7 @@ def _files(value: Any) -> Any:
 
 
 class _Keys(Settings):
-    """The keys of the file; what `operations`, `pipeline` and `split` hold is read by `written`."""
+    """The keys of a file; `written` parses `operations`, `pipeline` and `split`."""
 
     data: Annotated[FileData, BeforeValidator(_files)] | None = None
     operations: list[Any] | None = Field(default=None, min_length=1)
@@ -53,7 +53,7 @@ class _Keys(Settings):
 @final
 @dataclass(frozen=True)
 class FeaturesFile:
-    """What a file asks for: a pipeline that is not fitted, and perhaps how to prepare features."""
+    """The content of a features file: an unfitted pipeline, and optional preparation settings."""
 
     path: Path
     pipeline: Pipeline
@@ -66,7 +66,7 @@ class FeaturesFile:
     observe: Observe
 
     def check_columns(self, schema: pa.Schema) -> None:
-        """Raise an error that names the operation whose columns the data do not have."""
+        """Raise an error that names the operation whose columns the data lack."""
         if self.split is not None:
             reads, names = self.split.reads, schema.names
             _named(f"{self.path}: split", "", lambda: select(reads, names))
@@ -76,12 +76,12 @@ class FeaturesFile:
 
 
 def is_features_file(given: Any) -> bool:
-    """Return whether something is the path of such a file, by its name."""
+    """Return whether `given` is the path of a features file, by its suffix."""
     return is_paths(given) and str(given).endswith(SUFFIXES)
 
 
 def load_features_file(path: str | Path, overrides: Sequence[str] = ()) -> FeaturesFile:
-    """Return what a file asks for, with `key=value` overrides; a line for all that is wrong."""
+    """Load a file with `key=value` overrides; raise one error with a line for each mistake."""
     path = Path(path)
     values = read_yaml(path, needs="'operations' (or 'pipeline') and 'data'")
     overridden = override(values, overrides)
@@ -129,7 +129,7 @@ def _pipeline(values: dict[str, Any], where: str, wrong: list[str]) -> Pipeline 
     if named is not None:
         return _collected(wrong, lambda: written.pipeline(named, f"{where}: pipeline"))
     if not isinstance(operations, list):
-        return None  # which the keys have said
+        return None  # reported with the keys
     found = [
         _collected(wrong, lambda: written.operation(each, f"{where}: operation {number}"))  # noqa: B023
         for number, each in enumerate(operations, start=1)

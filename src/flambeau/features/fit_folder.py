@@ -1,4 +1,4 @@
-"""Fitting in a folder: the steps of a preparation that gather statistics, which can be resumed."""
+"""Fitting in a folder: the resumable steps of a preparation that gather statistics."""
 
 import json
 import shutil
@@ -27,9 +27,9 @@ def fit_in_folder(
     run: Runner,
     observer: Observer,
 ) -> tuple[State, ...]:
-    """Return the statistics of operations, which stay in files of the folder; `run` does the work.
+    """Return the statistics of operations, kept in files of the folder; `run` does the work.
 
-    What an earlier call has done there is used if it was for the same operations and data.
+    The work of an earlier call there is reused if it was for the same operations and data.
     """
     begin(folder, identity_of(source, operations, None))
     reading, done = fuse(source, operations)
@@ -43,7 +43,7 @@ def fit_in_folder(
 
 
 def begin(folder: Path, identity: dict[str, Any]) -> None:
-    """Make the folder ready: keep what belongs to this fitting, remove all else."""
+    """Set up the folder: keep files of this fit, and remove all others."""
     asked = folder / IDENTITY
     text = json.dumps(identity).encode()
     if not asked.exists() or asked.read_bytes() != text:

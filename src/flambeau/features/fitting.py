@@ -20,19 +20,19 @@ from flambeau.observe import Observer, Observers
 from flambeau.observe.stages import Stages
 
 MEMORY = 1 << 30
-#: Fitting that takes less is not shown.
+#: Progress is shown only if fitting takes more seconds than this.
 QUIET_SECONDS = 2.0
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
-#: Columns of a batch, and which rows of the training data they are.
+#: Columns of a batch, and the position of its rows in the training data.
 Rows = tuple[dict[str, pa.Array], TrainingRows]
-#: Returns the finished statistics of one pass, in the order of `statistics_of`: takes what is known
-#: of each operation so far, and the numbers of those that the pass fits.
+#: A function that returns the finished statistics of one pass, in the order of `statistics_of`,
+#: given the state of each operation so far and the indices of those that the pass fits.
 FinishPass = Callable[[Sequence[State | None], Sequence[int]], list[pa.Table]]
 
 
 def memory_bytes(memory: int | str | None) -> int:
-    """Return a number of bytes that is given as such, or as a text like `4G`."""
+    """Return a number of bytes, given as a number or as a text such as `4G`."""
     if memory is None:
         return MEMORY
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", str(memory), re.IGNORECASE)
@@ -47,9 +47,9 @@ def fit_operations(
     memory: int | str | None = None,
     observer: Observer | None = None,
 ) -> tuple[State, ...]:
-    """Return the statistics that each operation needs, of all rows of a source.
+    """Return the statistics that each operation needs, from all rows of a source.
 
-    The observer is sent the progress if it takes some seconds.
+    The observer receives the progress if fitting takes longer than `QUIET_SECONDS`.
     """
     limit = memory_bytes(memory)
     source, done = fuse(source, operations)
@@ -74,7 +74,7 @@ def fit_operations(
 def fit_by_passes(
     operations: Sequence[Operation], schema: pa.Schema, finish: FinishPass
 ) -> tuple[State, ...]:
-    """Return the statistics that each operation needs, of which `finish` makes those of a pass."""
+    """Return the statistics that each operation needs; `finish` returns those of one pass."""
     tables = tables_of(operations, schema)
     states: list[State | None] = [table or None for table in tables]
     for numbers in passes(operations, schema):
@@ -88,15 +88,15 @@ def fit_by_passes(
 
 
 def passes(operations: Sequence[Operation], schema: pa.Schema) -> list[list[int]]:
-    """Return which operations are fitted in which pass over the rows.
+    """Return the indices of the operations that each pass over the rows fits.
 
-    An operation comes after those that write what it reads. Operations without statistics are in no
-    pass.
+    An operation is fitted after those that write the columns it reads. Operations without
+    statistics are in no pass.
     """
-    ready: dict[str, int] = {}  # the pass after which a column is known
+    ready: dict[str, int] = {}  # the first pass that can read each column
     found: list[list[int]] = []
     for number, operation in enumerate(operations):
-        written = operation.writes(schema)  # first, since it knows which types are wrong
+        written = operation.writes(schema)  # first, since it rejects wrong types
         statistics = operation.statistics(schema)
         gathered = [name for each in statistics.values() for name in each.columns]
         at = max((ready.get(name, 0) for name in (*operation.reads(schema), *gathered)), default=0)
@@ -123,7 +123,7 @@ def tables_of(operations: Sequence[Operation], schema: pa.Schema) -> list[State]
 def statistics_of(
     operations: Sequence[Operation], schema: pa.Schema, numbers: Sequence[int]
 ) -> list[tuple[int, str, Statistic]]:
-    """Return the statistics that the operations with some numbers need, with number and name."""
+    """Return the statistics that the operations at `numbers` need, with their number and name."""
     found: list[tuple[int, str, Statistic]] = []
     for number, operation in enumerate(operations):
         if number in numbers:
@@ -137,7 +137,7 @@ def statistics_of(
 class FitStage:
     """One pass over the rows: the statistics of some operations, by their number and name.
 
-    `steps` are the operations before and between them, as far as they are fitted.
+    `steps` are the bound operations before and between them; None for those not fitted yet.
     """
 
     wanted: tuple[tuple[int, str, Statistic], ...]
@@ -151,10 +151,10 @@ class FitStage:
         states: Sequence[State | None],
         numbers: Sequence[int],
     ) -> "FitStage":
-        """Return the pass that fits the operations with some numbers."""
+        """Return the pass that fits the operations at `numbers`."""
         wanted = statistics_of(operations, schema, numbers)
         steps: list[Step | None] = []
-        unknown: set[str] = set()  # what operations write that are not fitted yet
+        unknown: set[str] = set()  # columns written by operations that are not fitted yet
         for operation, state in zip(operations[: max(numbers)], states, strict=False):
             state = state or {}
             fitted = operation.statistics(schema).keys() <= state.keys()
@@ -166,7 +166,7 @@ class FitStage:
         return cls(tuple(wanted), tuple(steps))
 
     def gather(self, rows: Iterable[Rows], folder: Path, limit: int) -> list[Gathering]:
-        """Return what was gathered of each statistic; what exceeds the limit is in the folder."""
+        """Gather each statistic from rows; write what exceeds `limit` bytes to the folder."""
         gatherings = [
             Gathering(statistic, folder, f"{index:04}")
             for index, (_, _, statistic) in enumerate(self.wanted)
@@ -183,7 +183,7 @@ class FitStage:
 
 
 def _spill(gatherings: Sequence[Gathering], limit: int) -> None:
-    """Write the largest to files while all together hold more memory than they may."""
+    """Write the largest to files until all together hold at most `limit` bytes."""
     while sum(each.accumulator.nbytes for each in gatherings) > limit:
         largest = max(gatherings, key=lambda each: each.accumulator.nbytes)
         if not largest.spill():
@@ -191,7 +191,7 @@ def _spill(gatherings: Sequence[Gathering], limit: int) -> None:
 
 
 def _all_rows(source: StreamedSource, on_rows: Callable[[int], None]) -> Iterator[Rows]:
-    """Return all rows of a source, counted as they are read; there must be one."""
+    """Return all rows of a source, counted as they are read; raise an error if there are none."""
     found = False
     for number, shard in enumerate(source.shards()):
         first = 0

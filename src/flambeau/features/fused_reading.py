@@ -1,7 +1,7 @@
-"""Operations that a reader does itself, as it parses rows: faster than one after the other.
+"""Operations that a reader does itself as it parses rows, faster than in separate passes.
 
 The reader of Criteo's logs takes logarithms and hashes texts in the pass over the bytes that finds
-them. Where a pipeline begins with just these operations, the reader does them, with the same bits.
+them. If a pipeline begins with exactly these operations, the reader does them, with the same bits.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from flambeau.features.operations.numbers import Log
 
 
 def fuse(source: StreamedSource, operations: Sequence[Operation]) -> tuple[StreamedSource, int]:
-    """Return a source that does the first operations as it reads, and how many these are."""
+    """Return a source that does the first operations as it reads, and their number."""
     if isinstance(source, RowShare):
         inner, done = fuse(source.source, operations)
         return (RowShare(inner, source.share) if done else source), done

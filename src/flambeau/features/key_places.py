@@ -1,4 +1,4 @@
-"""Where each key of a vocabulary is: an index that is filled once, and only read afterwards."""
+"""An index of the places of a vocabulary's keys, filled once and only read afterwards."""
 
 from collections.abc import Sequence
 from typing import Any, final
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 @final
 class KeyPlaces:
-    """The places of at most `size` keys, below 2**31, with 18 bytes for each of them."""
+    """The places of at most `size` keys, below 2**31, with 18 bytes for each key."""
 
     def __init__(self, size: int) -> None:
         capacity = size + size // 2 + 8
@@ -26,15 +26,15 @@ class KeyPlaces:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it holds."""
+        """Bytes of memory that it holds."""
         return self.slots.nbytes
 
     def fill(self, keys: Keys, first: int) -> None:
-        """Enter keys with the places `first`, `first + 1`, ...; a known key keeps its place."""
+        """Insert keys with the places `first`, `first + 1`, ...; a known key keeps its place."""
         _fill(keys, first, self.slots)
 
     def find(self, keys: Keys) -> Keys:
-        """Return the place of each key (int64), -1 for those that it does not have."""
+        """Return the place of each key (int64), or -1 for unknown keys."""
         places = np.empty(keys.size, np.int64)
         _find(keys, self.slots, self.slots.ctypes.data, places)
         return places
@@ -42,10 +42,10 @@ class KeyPlaces:
 
 @final
 class KeyPlacesGroup:
-    """The places of keys of several vocabularies, for few keys of each at once."""
+    """The places of keys of several vocabularies, for lookups of few keys of each in one call."""
 
     def __init__(self, members: Sequence[KeyPlaces]) -> None:
-        self._members = tuple(members)  # which own the memory
+        self._members = tuple(members)  # these own the memory
         slots = [each.slots for each in members]
         self._at = np.array([each.ctypes.data for each in slots])
         self._sizes = np.array([each.size for each in slots])
@@ -59,7 +59,7 @@ class KeyPlacesGroup:
 
 @inlined
 def _home(key: Any, capacity: Any) -> Any:
-    """The slot where the search for a key begins."""
+    """Return the slot where the search for a key begins."""
     return np.int64(((mix(key) >> _HALF) * np.uint64(capacity)) >> _HALF)
 
 

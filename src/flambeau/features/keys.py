@@ -1,4 +1,4 @@
-"""Values of any type as 64-bit keys, for counting and for looking up."""
+"""64-bit keys for values of any type, for counting and lookups."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from flambeau.data.text_hash import hash_texts
 
 Keys = np.ndarray[Any, np.dtype[np.int64]]
 
-#: Texts of all columns are hashed alike: a vocabulary belongs to its columns already.
+#: All columns of texts have the same salt, since each vocabulary belongs to certain columns.
 _SALT = "vocabulary"
 _NAN = np.float64("nan").view(np.int64)
 
@@ -39,10 +39,10 @@ def plain_values(column: pa.Array) -> pa.Array:
 
 
 def keys_of(values: pa.Array) -> Keys:
-    """Return a key for each value: an integer is its own key. Missing ones have any key.
+    """Return a key for each value: an integer is its own key. Missing values have any key.
 
-    Equal values have equal keys; different values have different ones, but for texts of which two
-    in a hundred million share one with a probability of 1 in 3,700.
+    Equal values have equal keys, and different values have different keys, except for texts: among
+    a hundred million texts, the probability that any two share a key is 1 in 3,700.
     """
     kind = values.type
     types = pa.types
@@ -64,7 +64,7 @@ def keys_of(values: pa.Array) -> Keys:
 
 
 def values_of(keys: Keys, kind: pa.DataType) -> pa.Array:
-    """Return the values of a type that have these keys; not for texts, which keys do not hold."""
+    """Return the values of a type from their keys; not for texts, which keys do not contain."""
     types = pa.types
     if types.is_floating(kind):
         return pa.array(keys.view(np.float64)).cast(kind)
@@ -77,7 +77,7 @@ def values_of(keys: Keys, kind: pa.DataType) -> pa.Array:
 
 
 def _float_keys(values: pa.Array) -> Keys:
-    """Return the bits of numbers; zeros are equal, and so are NaNs."""
+    """Return the bits of numbers; all zeros have the same bits, and so have all NaNs."""
     numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0
     bits: Keys = numbers.view(np.int64)
     bits[np.isnan(numbers)] = _NAN

@@ -17,7 +17,7 @@ def _from_numpy(given: Any) -> Any:
     return given.tolist() if isinstance(given, np.ndarray | np.generic) else given
 
 
-#: Python's values in the place of numpy's.
+#: Conversion of numpy values to Python values.
 FromNumpy = BeforeValidator(_from_numpy)
 _Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 #: A setting that is a number; integers of any size stay integers.
@@ -27,21 +27,21 @@ Value = Annotated[StrictBool | StrictInt | _Finite | StrictStr, FromNumpy]
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that `plain_column` gives for columns of a type."""
+    """Return the type of the result of `plain_column` for columns of a type."""
     if pa.types.is_dictionary(kind):
         return plain_type(kind.value_type)
     return pa.string() if pa.types.is_string_view(kind) else kind
 
 
 def plain_column(column: pa.Array) -> pa.Array:
-    """Return a column without a dictionary; texts are of a type that all functions support."""
+    """Return a column without a dictionary; texts get a type that all functions support."""
     if pa.types.is_dictionary(column.type):
         return plain_column(column.dictionary_decode())
     return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
 
 
 def number_type(kind: pa.DataType) -> pa.DataType:
-    """Return the plain type of a column of numbers; `TypeError` for others."""
+    """Return the plain type of a column of numbers; raise `TypeError` for other types."""
     found = plain_type(kind)
     if not (pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_null(found)):
         raise TypeError("give integers or floating-point numbers; Cast makes numbers of others")
@@ -49,7 +49,7 @@ def number_type(kind: pa.DataType) -> pa.DataType:
 
 
 def numbers_of(column: pa.Array) -> Array:
-    """Return the numbers of a column in their own type; missing ones are NaN, or any integer."""
+    """Return the numbers of a column in their own type; missing ones are NaN, or 0 for integers."""
     column = plain_column(column)
     if column.null_count and pa.types.is_integer(column.type):
         column = column.fill_null(0)
@@ -65,12 +65,12 @@ def floats_of(column: pa.Array) -> Array:
 
 
 def comparable_of(column: pa.Array) -> Array:
-    """Return the numbers of a column as `least_from` gives them: integers, or float64."""
+    """Return the numbers of a column in the type of `least_from`: integers, or float64."""
     return numbers_of(column) if pa.types.is_integer(plain_type(column.type)) else floats_of(column)
 
 
 def nulls_of(column: pa.Array) -> Array | None:
-    """Return which rows are null; None if there are none."""
+    """Return a mask of the rows that are null; None if there are none."""
     column = plain_column(column)
     return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
 
@@ -103,9 +103,9 @@ def _least_float(number: int | float) -> float:
 
 
 def type_of_values(values: Sequence[bool | int | float | str]) -> pa.DataType:
-    """Return the type of a column that holds some values; `ValueError` if no type holds them all.
+    """Return the type of a column that can hold all values; raise `ValueError` if there is none.
 
-    Integers are floats where others are, unless they would be rounded.
+    Integers become floats if other values are floats, unless they would be rounded.
     """
     kinds = {type(value) for value in values}
     if kinds == {int, float} and all(_is_exact(value) for value in values):
@@ -129,7 +129,7 @@ def _is_exact(value: Any) -> bool:
 
 
 def scalar_of(value: bool | int | float | str | bytes, kind: pa.DataType) -> pa.Scalar:
-    """Return a value as one of a type; `TypeError` if it does not fit."""
+    """Return a value as a scalar of a type; raise `TypeError` if it does not fit."""
     if not fits(value, kind):
         raise TypeError(f"{value!r} does not fit {kind}; give a value of that type, or Cast first")
     if pa.types.is_integer(kind):
@@ -140,7 +140,7 @@ def scalar_of(value: bool | int | float | str | bytes, kind: pa.DataType) -> pa.
 
 
 def fits(value: bool | int | float | str | bytes, kind: pa.DataType) -> bool:
-    """Return whether a type has a value; floats may round it, but not to an infinite one."""
+    """Return whether a type can hold a value; floats may round it, but not to infinity."""
     if isinstance(value, str | bytes):
         return is_text(kind)
     if isinstance(value, bool) or pa.types.is_boolean(kind):

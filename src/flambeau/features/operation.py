@@ -1,9 +1,9 @@
-"""What a step of a pipeline is: an operation on groups of columns.
+"""The steps of a pipeline: operations on groups of columns.
 
-An operation is settings, so that it can be written to a file and read again. It says which columns
-it reads and writes, and which statistics of the training rows it needs. Bound to the types of its
-columns and to those statistics, it becomes a function of Arrow arrays, which training, preparation
-and prediction call alike.
+An operation consists of settings, so that it can be saved to a file and loaded again. It declares
+the columns that it reads and writes, and the statistics of the training rows that it needs. Bound
+to the types of its columns and to those statistics, it becomes a function of Arrow arrays that
+training, preparation and prediction share.
 """
 
 from abc import abstractmethod
@@ -18,7 +18,7 @@ from flambeau.errors import ConfigError, DataError
 from flambeau.features.selection import Columns, select
 from flambeau.features.statistics.statistic import Statistic
 
-#: Up to so many rows, the columns of a group are put together for one call.
+#: Up to this number of rows, the columns of a group are concatenated for one call.
 FEW_ROWS = 1 << 10
 #: Columns by name: what operations read and write.
 Arrays = Mapping[str, pa.Array]
@@ -28,26 +28,26 @@ State = Mapping[str, pa.Table]
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Which rows of the training data a batch holds: of one shard, from `first` on."""
+    """The position of a batch in the training data: rows of one shard, starting at `first`."""
 
     shard: int
     first: int
 
 
-#: What a bound operation does: the columns that it writes, from those that it reads. Rows are
-#: given for training data only.
+#: A bound operation: a function that returns the columns that it writes, given those that it reads.
+#: Rows are passed for training data only.
 Step = Callable[[Arrays, TrainingRows | None], dict[str, pa.Array]]
 
 
 class Operation(Settings):
-    """The base of all operations. Subclasses are final, and named in files by `kind`."""
+    """The base class of all operations. Subclasses are final; `kind` is their name in files."""
 
     kind: ClassVar[str]
-    #: Whether it runs code that its settings name: files with it are loaded with `trust=True` only.
+    #: Whether it runs code that its settings name: loading files with it requires `trust=True`.
     runs_code: ClassVar[bool] = False
-    #: Whether training rows must be told from others, which only a preparation does.
+    #: Whether it treats training rows differently, which only a preparation supports.
     out_of_fold: ClassVar[bool] = False
-    #: Whether its statistics are vocabularies: the value in row k of a table has the number k + 1.
+    #: Whether its statistics are vocabularies: the value in row k of a table has the id k + 1.
     numbers_values: ClassVar[bool] = False
     _known: ClassVar[dict[str, type["Operation"]]] = {}
 
@@ -60,7 +60,7 @@ class Operation(Settings):
     def reads(self, schema: pa.Schema) -> tuple[str, ...]:
         """Return the columns that it reads, of those in `schema`.
 
-        Columns that only its statistics are gathered from are not among them.
+        Columns that are read only to gather statistics are not included.
         """
 
     @abstractmethod
@@ -68,23 +68,23 @@ class Operation(Settings):
         """Return the columns that it adds or replaces, with their types."""
 
     def fitted_writes(self, schema: pa.Schema, state: State) -> dict[str, pa.DataType]:
-        """Return what `writes` does, with the types that depend on its statistics."""
+        """Return the result of `writes`, with the types that depend on its statistics."""
         return self.writes(schema)
 
     def removes(self, schema: pa.Schema) -> tuple[str, ...]:
-        """Return the columns that are gone after it."""
+        """Return the columns that it removes."""
         return ()
 
     def sizes(self, schema: pa.Schema, state: State) -> dict[str, int]:
-        """Return how many different numbers each result has, 0 included, if it numbers values."""
+        """Return the number of distinct ids of each result, including 0, if it assigns ids."""
         return {}
 
     def vocabularies(self, schema: pa.Schema) -> dict[str, str]:
-        """Return the table of values and counts behind each result, if it numbers values."""
+        """Return the table of values and counts behind each result, if it assigns ids."""
         return {}
 
     def statistics(self, schema: pa.Schema) -> dict[str, Statistic]:
-        """Return the statistics of its columns that it needs, by names of its own."""
+        """Return the statistics of its columns that it needs, under names of its choice."""
         return {}
 
     def tables(self, schema: pa.Schema) -> dict[str, pa.Table]:
@@ -96,11 +96,11 @@ class Operation(Settings):
         """Return the function for columns of these types, with the statistics that it needs."""
 
     def narrowed(self, schema: pa.Schema, wanted: Collection[str]) -> "Operation | None":
-        """Return as much of it as makes the wanted columns; None if it makes none of them."""
+        """Return the part of it that makes the wanted columns; None if it makes none of them."""
         return None if self.writes(schema).keys().isdisjoint(wanted) else self
 
     def dump(self) -> dict[str, Any]:
-        """Return it as plain values, for a file."""
+        """Return its settings as plain values, for a file."""
         return {"kind": self.kind, **self.model_dump(mode="json")}
 
     @staticmethod
@@ -124,7 +124,7 @@ class Operation(Settings):
 def schema_after(operation: Operation, schema: pa.Schema, state: State | None = None) -> pa.Schema:
     """Return the columns and types after an operation; new columns come last.
 
-    Types that depend on statistics are known with its `state` only.
+    Types that depend on statistics require its `state`.
     """
     written = operation.writes(schema) if state is None else operation.fitted_writes(schema, state)
     removed = set(operation.removes(schema)) - written.keys()
@@ -138,9 +138,9 @@ def schema_after(operation: Operation, schema: pa.Schema, state: State | None = 
 
 
 class ColumnOperation(Operation):
-    """The base of operations that make one column of each column.
+    """The base class of operations that make one column from each column.
 
-    `out` names the results: a name, one for each column, or a pattern with `{}` for the column's
+    `out` names the results: one name, one for each column, or a pattern with `{}` for the column's
     own name. Without it, results replace the columns.
     """
 
@@ -189,7 +189,7 @@ class ColumnOperation(Operation):
 
     @abstractmethod
     def type_of(self, kind: pa.DataType) -> pa.DataType:
-        """Return the type of the result for a column of this type; `TypeError` if there is none."""
+        """Return the result type for a column of this type; raise `TypeError` if there is none."""
 
     @abstractmethod
     def converter(self, name: str, kind: pa.DataType, state: State) -> Callable[..., pa.Array]:

@@ -1,4 +1,4 @@
-"""A pipeline: operations in order, fitted once, and applied alike wherever rows come from."""
+"""Pipelines: operations in order, fitted once and applied identically to rows of any source."""
 
 import importlib
 import os
@@ -32,8 +32,8 @@ from flambeau.features.raw_data import open_rows
 from flambeau.features.splits import Split
 from flambeau.observe import stage_display
 
-#: What prepares features, and fits, on a cluster. It stands on all of this, and so is named, not
-#: imported.
+#: The functions that prepare features and fit on a cluster. They depend on this module, and so are
+#: named here, not imported.
 _PREPARE = "flambeau.driver.parts.prepare:prepare"
 _FIT = "flambeau.driver.fit_features:fit"
 
@@ -47,7 +47,7 @@ class Pipeline:
     pipeline.transform(new)
 
     `fit` gathers the statistics that operations need from training rows; `transform` uses them.
-    `format` is that of files whose names and first bytes do not tell it.
+    `format` is the format of files whose names and first bytes do not identify it.
     """
 
     def __init__(self, operations: Sequence[Operation], *, format: str | None = None) -> None:
@@ -60,9 +60,9 @@ class Pipeline:
                 )
         self.operations = tuple(operations)
         self.format = format
-        #: The columns that it was fitted on; None before.
+        #: The columns that it was fitted on; None before `fit`.
         self.schema_: pa.Schema | None = None
-        #: The statistics of each operation; None before it was fitted.
+        #: The statistics of each operation; None before `fit`.
         self.states_: tuple[State, ...] | None = None
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class Pipeline:
 
     @property
     def is_fitted(self) -> bool:
-        """Whether it has the statistics that its operations need."""
+        """Return whether it has the statistics that its operations need."""
         return self.states_ is not None
 
     def fit(
@@ -81,12 +81,12 @@ class Pipeline:
         memory: int | str | None = None,
         observe: Any = None,
     ) -> Self:
-        """Gather statistics of training rows, with at most about `memory` bytes ("4G") of them.
+        """Fit on training rows, with at most about `memory` bytes ("4G") of statistics in memory.
 
-        What does not fit is written to temporary files. This process does the work, or those of a
-        `cluster`. Of a Spark DataFrame or a Ray Dataset, each task of the engine gathers its part,
-        with so much memory of its own (256 MB unless given). Progress is shown if it takes some
-        seconds; `observe` is as that of `fb.fit`.
+        The rest is written to temporary files. The work runs in this process, or in those of a
+        `cluster`. For a Spark DataFrame or a Ray Dataset, each task of the engine gathers its part,
+        with `memory` bytes of its own (256 MB by default). Progress is shown if it takes more than
+        a few seconds; `observe` is as in `fb.fit`.
         """
         if is_engine_frame(data):
             frame = engine_frame(data)
@@ -119,14 +119,14 @@ class Pipeline:
         observe: Any = None,
         report: bool | str | os.PathLike[str] = False,
     ) -> Prepared:
-        """Fit it on the rows to train on, and write the features of all rows to the folder `out`.
+        """Fit on the training rows, and write the features of all rows to the folder `out`.
 
-        `split` says which rows are for what (`ft.by_time`, `by_file`, `by_hash`, `by_ratio`);
-        without one all are to train on. The processes of a `cluster` do the work, by default one
-        for each core, with about `memory` bytes ("4G") for statistics. The same call resumes what
-        was interrupted. `observe` is as that of `fb.fit`: `{"progress": "none"}` shows nothing.
-        With `report` it writes a page with a picture of each column: `report.html` in the folder,
-        or the path that is given.
+        `split` divides the rows into subsets (`ft.by_time`, `by_file`, `by_hash`, `by_ratio`);
+        without one, all are training rows. The work runs in the processes of a `cluster`, by
+        default one for each core, with about `memory` bytes ("4G") for statistics. The same call
+        resumes an interrupted one. `observe` is as in `fb.fit`: `{"progress": "none"}` shows
+        nothing. With `report`, it also writes a page with a picture of each column, to
+        `report.html` in the folder or to the given path.
         """
         prepare = _named(_PREPARE)
         prepared: Prepared = prepare(
@@ -139,9 +139,9 @@ class Pipeline:
         return prepared
 
     def transform(self, data: Any) -> Any:
-        """Return the features of rows as an Arrow table: of a dict of columns, a frame or files.
+        """Return the features of a dict of columns, a data frame or files, as an Arrow table.
 
-        For a Spark DataFrame or a Ray Dataset it returns another one, computed when it is used.
+        For a Spark DataFrame or a Ray Dataset, return another one, computed lazily.
         """
         if is_engine_frame(data):
             return self._transform_frame(engine_frame(data))
@@ -150,7 +150,7 @@ class Pipeline:
         return pa.Table.from_batches(bound.batches(source), bound.schema)
 
     def _transform_frame(self, frame: EngineFrame) -> Any:
-        bound = self.bind(frame.schema)  # finds what is missing before the engine begins
+        bound = self.bind(frame.schema)  # raises errors before the engine starts
         assert self.states_ is not None
         work = MakeFeatures(self.operations, self.states_, bound.raw_schema)
         return frame.map(work, bound.schema)
@@ -168,8 +168,8 @@ class Pipeline:
     def bind(self, schema: pa.Schema, needed: Sequence[str] | None = None) -> BoundPipeline:
         """Return the function for rows with these columns.
 
-        With `needed`, it makes only these, and leaves out operations that they do not depend on,
-        such as those for a label that rows to predict do not have.
+        With `needed`, it makes only these columns, and skips operations that they do not depend on,
+        such as those for a label, which rows to predict do not have.
         """
         if self.states_ is None or self.schema_ is None:
             raise ConfigError("this pipeline is not fitted: call its fit with training rows first")
@@ -190,7 +190,7 @@ class Pipeline:
         return BoundPipeline(operations, states, pa.schema(fields), needed)
 
     def columns_from(self, raw: Collection[str]) -> tuple[str, ...]:
-        """Return the columns that can be made of some raw ones, and those of them that stay."""
+        """Return the features that can be made of raw columns, and other raw columns."""
         schemas = self._schemas()
         made = [
             name
@@ -202,9 +202,9 @@ class Pipeline:
 
     @property
     def sizes_(self) -> dict[str, int]:
-        """How many different numbers each column of numbered values can have, 0 included.
+        """The number of distinct ids of each id column, including 0.
 
-        Models take it: `DLRM(sizes=pipeline.sizes_, dense_below=1000)`.
+        Pass it to a model: `DLRM(sizes=pipeline.sizes_, dense_below=1000)`.
         """
         if self.states_ is None:
             raise ConfigError("this pipeline is not fitted, so sizes are not known: call its fit")
@@ -219,7 +219,7 @@ class Pipeline:
 
     @property
     def digest(self) -> str:
-        """What tells this fitted pipeline from all others."""
+        """The digest that identifies this fitted pipeline."""
         assert self.states_ is not None
         return digest_of(self.operations, self.states_)
 
@@ -233,7 +233,7 @@ class Pipeline:
     def load(cls, folder: str | os.PathLike[str], *, trust: bool = False) -> Self:
         """Return the pipeline that `save` wrote.
 
-        One with `Custom` operations runs code, and is loaded with `trust=True` only.
+        A pipeline with `Custom` operations runs code, and requires `trust=True`.
         """
         operations, schema, states, format = saved.load(Path(folder), trust=trust)
         pipeline = cls(operations, format=format)

@@ -24,7 +24,7 @@ SHARD_ROWS = 1 << 16
 def open_rows(data: Any, format: str | None = None) -> StreamedSource:
     """Return the rows of `data` as shards of record batches.
 
-    `format` is that of files which do not tell their own.
+    `format` is the format of files that do not identify their own.
     """
     if isinstance(data, StreamedSource):
         return data
@@ -46,7 +46,7 @@ def open_rows(data: Any, format: str | None = None) -> StreamedSource:
 
 
 def raw_files(data: FileData, format: str | None = None) -> FileData:
-    """Return files as pipelines read them: with raw columns, where a reader can change them."""
+    """Return files with options for raw columns, if their reader would change columns."""
     name = data.format
     if name is None:
         name = format if format and not is_self_describing(data.path) else None
@@ -72,7 +72,7 @@ def _array(values: Any) -> pa.Array:
 
 
 class _Digest(io.RawIOBase):
-    """A file that keeps no more than the digest of what is written to it."""
+    """A file that keeps only the digest of what is written to it."""
 
     def __init__(self) -> None:
         self.found = hashlib.sha256()
@@ -104,7 +104,7 @@ class TableSource(StreamedSource):
         ]
 
     def digest(self) -> str:
-        """Return what tells these rows from others."""
+        """Return a digest that identifies these rows."""
         sink = _Digest()
         with pa.ipc.new_stream(sink, self.schema) as stream:
             for shard in self.shards():

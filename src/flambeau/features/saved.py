@@ -1,6 +1,6 @@
 """A fitted pipeline in a folder: JSON, and a Parquet file for each table of statistics.
 
-The file of a vocabulary has the columns `value`, `count` and `id`, in the order of ids from 1 on.
+The file of a vocabulary has the columns `value`, `count` and `id`, in the order of ids, from 1.
 """
 
 import base64
@@ -21,9 +21,9 @@ from flambeau.features.stored_state import StoredState, batches_of, schema_of, w
 
 FILE = "pipeline.json"
 VERSION = 1
-#: Columns of a vocabulary; ids are the order of its rows, and only in its file.
+#: Columns of a vocabulary; ids, the order of its rows, are only in its file.
 _VOCABULARY = ("value", "count")
-#: Tables of a pipeline whose files are larger stay in their files.
+#: Tables of a pipeline whose files have more bytes than this stay in their files.
 _HELD_BYTES = 64 << 20
 
 
@@ -34,7 +34,7 @@ def save(
     states: Sequence[State],
     format: str | None = None,
 ) -> None:
-    """Write a fitted pipeline; a pipeline that is there is replaced as a whole."""
+    """Write a fitted pipeline to a folder; an existing pipeline is replaced as a whole."""
     if folder.exists() and not (folder / FILE).exists() and any(folder.iterdir()):
         raise DataError(f"{folder} has files that are not those of a pipeline; give a new folder")
     partial = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
@@ -67,9 +67,9 @@ def save(
 def load(
     folder: Path, *, trust: bool = False
 ) -> tuple[tuple[Operation, ...], pa.Schema, tuple[State, ...], str | None]:
-    """Return the operations, the columns they were fitted on, statistics and format of files.
+    """Return the operations, the schema they were fitted on, their states and the file format.
 
-    `trust` allows operations that run code of the user's.
+    `trust` allows operations that run user code.
     """
     try:
         values = json.loads((folder / FILE).read_bytes())
@@ -95,7 +95,7 @@ def load(
 
 
 def format_of(folder: Path) -> str | None:
-    """Return the format of files that a saved pipeline reads unless they tell another."""
+    """Return the format that a saved pipeline assumes for files that do not identify their own."""
     found: str | None = json.loads((folder / FILE).read_bytes()).get("format")
     return found
 
@@ -111,7 +111,7 @@ def _write(operation: Operation, state: State, name: str, path: Path) -> None:
 
 
 def _numbered(pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Add ids from 1 on to the values of a vocabulary."""
+    """Add ids, from 1, to the values of a vocabulary."""
     first = 1
     for piece in pieces:
         yield piece.append_column("id", pa.array(np.arange(first, first + piece.num_rows)))
@@ -119,7 +119,7 @@ def _numbered(pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _in_memory(states: Sequence[StoredState]) -> tuple[State, ...]:
-    """Return tables that are read, unless they are large: then they are read when asked for."""
+    """Load tables into memory; if they are large, leave them in files until they are accessed."""
     if sum(state.file_bytes for state in states) > _HELD_BYTES:
         return tuple(states)
     return tuple(dict(state) for state in states)

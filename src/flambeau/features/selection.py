@@ -24,7 +24,7 @@ Columns = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 
 
 def select(wanted: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that are wanted, in the order of the request, each once."""
+    """Return the wanted names in the order of the request, each once."""
     known = list(names)
     found = [name for item in wanted for name in _selected(item, known)]
     return tuple(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""`hash=` and `crosses=` of a job, as the operations that they stand for."""
+"""The operations that `hash=` and `crosses=` of a job stand for."""
 
 import pyarrow as pa
 
@@ -10,7 +10,7 @@ from flambeau.features.operations.hashing import Cross, Hash
 
 
 def expand(shorthand: Shorthand, schema: pa.Schema) -> BoundPipeline:
-    """Return the operations for rows with these columns."""
+    """Return the operations of a shorthand, bound to rows with these columns."""
     operations = operations_of(shorthand, schema)
     names = [name for name in schema.names if name not in shorthand.unused]
     needed = dict.fromkeys([*names, *shorthand.crosses])
@@ -18,7 +18,7 @@ def expand(shorthand: Shorthand, schema: pa.Schema) -> BoundPipeline:
 
 
 def operations_of(shorthand: Shorthand, schema: pa.Schema) -> list[Operation]:
-    """Return an operation for all columns that share a salt or have their own, and one a cross."""
+    """Return a `Hash` per shared salt, one for columns with their own, and a `Cross` per cross."""
     found: dict[str | None, list[str]] = {}
     for name, salt in shorthand.salts.items():
         if name in schema.names and items_are_text(schema.field(name).type):

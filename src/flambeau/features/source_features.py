@@ -1,4 +1,4 @@
-"""The features of a source of raw columns, made as its rows are read."""
+"""The features of a source of raw columns, computed as its rows are read."""
 
 from collections.abc import Sequence
 from typing import final
@@ -12,7 +12,7 @@ from flambeau.features.pipeline import Pipeline
 
 @final
 class PipelineFeatures(Features):
-    """What a fitted pipeline makes of rows with the columns of `schema`."""
+    """The features that a fitted pipeline makes of rows with the columns of `schema`."""
 
     def __init__(self, pipeline: Pipeline, schema: pa.Schema) -> None:
         self._pipeline, self._schema = pipeline, schema
@@ -24,7 +24,7 @@ class PipelineFeatures(Features):
 
 @final
 class PipelineReader(RawReader):
-    """Makes features of batches by a pipeline that is bound to their types."""
+    """A reader that makes features of batches with a pipeline that is bound to their types."""
 
     def __init__(self, bound: BoundPipeline) -> None:
         self._bound = bound

@@ -1,7 +1,7 @@
-"""Splits of rows into subsets to train on, to validate and to test, through which nothing leaks.
+"""Splits of rows into subsets for training, validation and test, without leaks between them.
 
-A split decides by raw columns, the file or the number of a row, before any operation. Pipelines are
-fitted on the rows to train on only.
+A split depends on raw columns, the file or the number of a row, before any operation. Pipelines are
+fitted on the training rows only.
 """
 
 from abc import abstractmethod
@@ -32,22 +32,23 @@ TRAIN, VALID, TEST, UNUSED = 0, 1, 2, -1
 #: One pattern of file names, or several.
 Patterns = str | tuple[str, ...]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-#: The subset of each row of a batch: its columns, the number of its shard, that of its first row.
+#: A function that returns the subset of each row of a batch, given its columns, the number of its
+#: shard and that of its first row.
 Assign = Callable[[Mapping[str, pa.Array], int, int], np.ndarray[Any, np.dtype[np.int8]]]
 
 
 class Split(Settings):
-    """The base of all splits."""
+    """The base class of all splits."""
 
     kind: ClassVar[str]
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The raw columns that it decides by."""
+        """The raw columns that it depends on."""
         return ()
 
     def statistics(self, schema: pa.Schema) -> dict[str, Statistic]:
-        """Return the statistics of all rows that it needs, by names of its own."""
+        """Return the statistics of all rows that it needs, under names of its choice."""
         return {}
 
     @abstractmethod
@@ -55,12 +56,12 @@ class Split(Settings):
         """Return the function that gives the subset of each row."""
 
     def dump(self) -> dict[str, Any]:
-        """Return it as plain values, for a file."""
+        """Return its settings as plain values, for a file."""
         return {"kind": self.kind, **self.model_dump(mode="json")}
 
 
 class _ByFraction(Split):
-    """The base of splits whose subsets are fractions of the rows."""
+    """The base class of splits whose subsets are fractions of the rows."""
 
     valid: Fraction = 0.0
     test: Fraction = 0.0
@@ -73,7 +74,7 @@ class _ByFraction(Split):
 
     @property
     def bounds(self) -> list[float]:
-        """Where validation and test begin, between 0 and 1."""
+        """The starts of validation and test, between 0 and 1."""
         return [1 - self.valid - self.test, 1 - self.test]
 
     def subsets_of(self, positions: Any) -> np.ndarray[Any, np.dtype[np.int8]]:
@@ -86,7 +87,7 @@ class _ByFraction(Split):
 
 @final
 class ByRatio(_ByFraction):
-    """Fractions of the rows: drawn by `seed`, or in their order (`shuffle=False`)."""
+    """A split by fractions of the rows: at random by `seed`, or in order (`shuffle=False`)."""
 
     kind = "by_ratio"
 
@@ -109,7 +110,7 @@ class ByRatio(_ByFraction):
 
 @final
 class ByHash(_ByFraction):
-    """Fractions of the values of a column: all rows with one value are in the same subset."""
+    """A split by fractions of a column's values: all rows with one value are in the same subset."""
 
     kind = "by_hash"
 
@@ -131,9 +132,9 @@ class ByHash(_ByFraction):
 
 @final
 class ByTime(_ByFraction):
-    """The earliest rows to train on, then validation, the latest to test.
+    """A split by time: the earliest rows are for training, then validation, the latest for test.
 
-    Rows of the same time are in the same subset, so fractions are met as nearly as times allow.
+    Rows with the same time are in the same subset, so fractions are met as closely as possible.
     """
 
     kind = "by_time"
@@ -181,9 +182,9 @@ class ByTime(_ByFraction):
 
 @final
 class ByFile(Split):
-    """Whole files, by patterns of their names or paths; files that match none are not used.
+    """A split by patterns of file names or paths; files that match none are not used.
 
-    Files that match several patterns are cut into equal parts, in the order of their rows:
+    Files that match several patterns are divided into equal parts, in the order of their rows:
     `valid="day_23", test="day_23"` validates with the first half of the day.
     """
 
@@ -236,17 +237,17 @@ def by_ratio(
 
 
 def by_hash(column: str, valid: float = 0.0, test: float = 0.0, *, seed: int = 0) -> ByHash:
-    """Return a split by the values of a column: a user, say, is in one subset only."""
+    """Return a split by the values of a column: for example, a user is in one subset only."""
     return ByHash(column=column, valid=valid, test=test, seed=seed)
 
 
 def by_time(column: str, valid: float = 0.0, test: float = 0.0) -> ByTime:
-    """Return a split by time: the latest rows are to test, those before them to validate."""
+    """Return a split by time: the latest rows are for test, those before them for validation."""
     return ByTime(column=column, valid=valid, test=test)
 
 
 def by_file(train: Patterns, valid: Patterns | None = None, test: Patterns | None = None) -> ByFile:
-    """Return a split by patterns of file names; files that match several are cut into parts."""
+    """Return a split by patterns of file names; files that match several are divided."""
     return ByFile(train=train, valid=valid, test=test)
 
 

@@ -16,9 +16,9 @@ PIECE_ROWS = 1 << 16
 
 @final
 class StoredState(Mapping[str, pa.Table]):
-    """Tables in files by name, and those in memory: a table of a file is read when asked for.
+    """Tables by name, in files or in memory: a table in a file is read when it is accessed.
 
-    Of files with other columns besides, only `columns` are part of the table.
+    If files have other columns, too, only `columns` are part of the table.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class StoredState(Mapping[str, pa.Table]):
 
     @property
     def file_bytes(self) -> int:
-        """The size of all files."""
+        """The size of all files in bytes."""
         try:
             return sum(path.stat().st_size for path in self._files.values())
         except OSError as error:
@@ -71,7 +71,7 @@ class StoredState(Mapping[str, pa.Table]):
         return list(file.schema_arrow.names) if self._columns is None else self._columns
 
     def copy(self, name: str, target: Path, columns: Sequence[str] | None = None) -> bool:
-        """Copy the file of a table; whether it is one, of which these columns are the table."""
+        """Copy the file of a table; return False if it has none, or has other columns."""
         if name in self._tables or self._columns != (None if columns is None else list(columns)):
             return False
         shutil.copyfile(self._files[name], target)
@@ -79,7 +79,7 @@ class StoredState(Mapping[str, pa.Table]):
 
 
 def rows_of(state: Mapping[str, pa.Table], name: str) -> int:
-    """Return how many rows a table has, without reading it."""
+    """Return the number of rows of a table, without reading it."""
     file = state.file(name) if isinstance(state, StoredState) else None
     if file is None:
         return len(state[name])
@@ -100,7 +100,7 @@ def schema_of(state: Mapping[str, pa.Table], name: str) -> pa.Schema:
 def batches_of(
     state: Mapping[str, pa.Table], name: str, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a table in order, of some columns or all, and few at a time."""
+    """Return the rows of a table in order, with some columns or all, in small batches."""
     file = state.file(name) if isinstance(state, StoredState) else None
     if file is None:
         table = state[name]
@@ -116,7 +116,7 @@ def batches_of(
 def write_pieces(
     pieces: Iterable[pa.RecordBatch | pa.Table], schema: pa.Schema, path: Path
 ) -> None:
-    """Write a table into a file; how it is cut into pieces makes no difference."""
+    """Write a table to a file; its division into pieces makes no difference."""
     waiting: list[pa.Table] = []
     with pq.ParquetWriter(path, schema) as writer:
         for piece in pieces:

@@ -1,4 +1,4 @@
-"""Numbers for values: a table of values, and an index of their keys."""
+"""Vocabularies: the places of values in a table, by an index of their keys."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Self, final
@@ -14,9 +14,9 @@ from flambeau.features.stored_state import batches_of, rows_of, schema_of
 
 @final
 class Vocabulary:
-    """Gives each of some values its place in their table, and -1 to all others.
+    """An index of the places of values in their table; all other values have the place -1.
 
-    It holds keys and places, 18 bytes for a value, and not the values.
+    It holds keys and places, 18 bytes for each value, and not the values.
     """
 
     def __init__(self, values: pa.ChunkedArray) -> None:
@@ -24,7 +24,7 @@ class Vocabulary:
 
     @classmethod
     def stored(cls, state: Mapping[str, pa.Table], name: str) -> Self:
-        """Return that of the column `value` of a table of statistics, piece by piece."""
+        """Return the vocabulary of the column `value` of a table, which is read piece by piece."""
         found = cls.__new__(cls)
         kind = schema_of(state, name).field("value").type
         batches = batches_of(state, name, ["value"])
@@ -39,7 +39,7 @@ class Vocabulary:
         self.size, self.type = size, kind
 
     def places(self, values: pa.Array) -> Keys:
-        """Return the place of each value; that of a missing one is -1."""
+        """Return the place of each value, or -1 for missing and unknown values."""
         if not have_like_keys(values.type, self.type):
             values = values.cast(self.type)
         places = self.index.find(keys_of(values))
@@ -50,14 +50,14 @@ class Vocabulary:
 
 @final
 class VocabularyGroup:
-    """Vocabularies of several columns of one type, for few rows of all of them at once."""
+    """Vocabularies of several columns of one type, to look up few rows of all columns at once."""
 
     def __init__(self, vocabularies: Sequence[Vocabulary]) -> None:
         self._group = KeyPlacesGroup([each.index for each in vocabularies])
         self._size = len(vocabularies)
 
     def places(self, columns: Sequence[pa.Array]) -> Keys:
-        """Return the places of the values of all columns, one behind the other."""
+        """Return the places of the values of all columns, one after the other."""
         values = pa.concat_arrays(columns)
         places = self._group.find(keys_of(values).reshape(self._size, -1)).reshape(-1)
         if values.null_count:
@@ -75,9 +75,9 @@ def have_like_keys(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def with_items(column: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Return a column with other values, or with other items in its lists.
+    """Return a column with its values, or the items of its lists, replaced.
 
-    `change` gives the new values for the old ones, which have no dictionary.
+    `change` returns the new values for the old ones, which have no dictionary.
     """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -94,7 +94,7 @@ def with_items(column: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.A
 
 
 def _replaced_items(column: pa.Array, items: pa.Array) -> pa.Array:
-    """Return a column of lists with other items in the place of its own (which `flatten` gives)."""
+    """Return a column of lists with new items in place of its own (which `flatten` returns)."""
     kind = column.type
     if pa.types.is_fixed_size_list(kind):
         return pa.FixedSizeListArray.from_arrays(items, kind.list_size)
@@ -106,7 +106,7 @@ def _replaced_items(column: pa.Array, items: pa.Array) -> pa.Array:
 
 
 def list_type(kind: pa.DataType, item: pa.DataType) -> pa.DataType:
-    """Return the type of lists of `item` that `with_items` gives for a column of this type."""
+    """Return the type of lists of `item` that `with_items` returns for a column of this type."""
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(item, kind.list_size)
     return pa.large_list(item)

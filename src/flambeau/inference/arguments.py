@@ -1,4 +1,4 @@
-"""The arguments of forward() by name, taken apart and put together again."""
+"""Flattening and reassembly of the arguments of forward(), by name."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -56,7 +56,7 @@ class GraphSource:
 
     @property
     def where(self) -> Where:
-        """Where lookups are done: in the graph, outside, or nowhere."""
+        """Place of the lookups: inside the graph, outside, or none."""
         if self.inside is not None:
             return "inside"
         return "outside" if self.lookups else "none"

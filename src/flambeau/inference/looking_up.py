@@ -16,7 +16,7 @@ from flambeau.inference.lookup_calls import Lookup
 
 @final
 class LookUps:
-    """Lookups as the model's own modules did them. Thread-safe."""
+    """Lookups with the modules of the model. Thread-safe."""
 
     def __init__(self, lookups: Sequence[Lookup], backend: LookupBackend) -> None:
         self._lookups, self._backend = lookups, backend

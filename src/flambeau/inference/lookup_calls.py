@@ -51,7 +51,7 @@ class Lookup(Settings):
 
     @property
     def squares(self) -> bool:
-        """Whether a second result follows: the sum of the rows' squares."""
+        """Return whether a second result follows: the sum of the rows' squares."""
         return self.pooling == "sum_and_squares"
 
     def ids(self, values: Mapping[str, Leaf]) -> Leaf:

@@ -12,7 +12,7 @@ class Arrivals:
 
     The transport identifies a connection by its descriptor when it opens and closes, but by its
     address when it shows credentials. If several connections have the same address, it is unknown
-    which of them did; then one may stand for another, but the address that is reported is right.
+    which of them did; one may be taken for another, but the reported address is correct.
     """
 
     def __init__(self) -> None:

@@ -81,7 +81,7 @@ class Keys(Credentials):
         server.curve_secretkey = self._server_secret
 
     def show(self, client: Socket) -> None:
-        """Prove to be a client of the job, only to a server of the job."""
+        """Prove to a server of the job, and to no other, that this is a client of the job."""
         client.curve_serverkey = self._server_public
         client.curve_publickey = self._client_public
         client.curve_secretkey = self._client_secret

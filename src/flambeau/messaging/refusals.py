@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import final
 
-#: Strangers choose addresses and texts, so the memory for these must be bounded.
+#: Unauthenticated peers choose addresses and texts, so the memory for these must be bounded.
 MOST_PEERS = 1000
 MOST_REASONS = 100
 

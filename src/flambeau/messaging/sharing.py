@@ -27,7 +27,7 @@ PLACE_BYTES = 16 * 2**20
 #: Places of each side: more than there are messages whose buffers are in use.
 PLACES = 8
 _ALIGNED = 64
-#: Stands for a number while the place is being filled.
+#: Placeholder for the number of a message while its place is being filled.
 _RESERVED = -1
 _FIRST = mmap.PAGESIZE
 _LENGTH = _FIRST + 2 * PLACES * PLACE_BYTES
@@ -204,6 +204,6 @@ def _aligned(size: int) -> int:
 
 
 def _free(states: Array, place: int, number: int, process: int) -> None:
-    """Free a place, but not in a fork of the process, whose copies mean nothing to others."""
+    """Free a place; do nothing in a fork of the process, since the fork does not own the place."""
     if os.getpid() == process and states[place] == number:
         states[place] = 0

@@ -1,6 +1,6 @@
-"""What is seen of a run: its events, and what is written and shown of them.
+"""The events of a run, and the observers that record and display them.
 
-Nothing here imports torch, so that the driver process starts without it.
+Nothing here imports torch, so that the driver starts without it.
 """
 
 from flambeau.observe.event import Event, Observer, Observers

@@ -1,4 +1,4 @@
-"""Everything that happened in a run, one JSON object a line."""
+"""The log of all events of a run, with one JSON object per line."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +12,11 @@ from flambeau.observe.event import Event, Observer
 
 @final
 class EventLog(Observer):
-    """Appends each event to a file, which is complete up to the last event at any time.
+    """A file to which each event is appended; it is always complete up to the last event.
 
-    Numbers that JSON does not have (NaN, infinity) are written as null. A file that is already
-    there goes on, without the half line that a killed process may have left; but if it is
-    `shared`, another process is writing to it, and nothing is cut.
+    Numbers that JSON lacks (NaN, infinity) are written as null. An existing file is continued, and
+    a partial line that a killed process left at its end is removed; but nothing is removed from a
+    `shared` file, to which another process is writing.
     """
 
     def __init__(self, path: str | Path, *, shared: bool = False) -> None:
@@ -36,9 +36,9 @@ class EventLog(Observer):
 
 
 def read_events(path: str | Path, begin: int = 0) -> Iterator[Event]:
-    """The events of a log, in order; a last line that is still being written is left out.
+    """Yield the events of a log, in order, without a last line that is still being written.
 
-    `begin` is the byte where a line begins.
+    `begin` is the byte offset of the first line to read.
     """
     with Path(path).open("rb") as lines:
         lines.seek(begin)
@@ -59,11 +59,11 @@ def _parse(line: bytes, where: str) -> Event:
 
 
 def _plain(value: Any) -> Any:
-    """numpy's scalars and arrays as Python's own, anything else as its text."""
+    """Return NumPy scalars and arrays as Python values, and other values as strings."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _cut_torn_line(path: Path, file: BinaryIO) -> None:
-    # The next event would otherwise be glued to the torn one, and both lost.
+    # Otherwise the next event would be appended to the torn line, and both would be lost.
     with path.open("rb") as lines:
         file.truncate(sum(len(line) for line in lines if line.endswith(b"\n")))

@@ -1,4 +1,4 @@
-"""The largest memory of one process, or of a process and all that it has started."""
+"""The peak memory of a process, or of a process and its descendants."""
 
 import os
 import resource
@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import final
 
-#: Seconds between two looks.
+#: Seconds between two measurements.
 EVERY = 0.5
 
 
 def peak_memory() -> int:
-    """Return the largest resident memory that this process has had, in bytes.
+    """Return the peak resident memory of this process, in bytes.
 
-    Pages that it shares with others count in full. (`getrusage` would count what its parent had
-    when it was forked.)
+    Pages shared with other processes count in full. (`getrusage` would include the memory of the
+    parent at the time of the fork.)
     """
     try:
         status = Path("/proc/self/status").read_text()
@@ -29,16 +29,16 @@ def peak_memory() -> int:
 
 @final
 class PeakMemory:
-    """The largest sum of memory of this process and its descendants that was seen, in bytes.
+    """The largest measured memory of this process and its descendants together, in bytes.
 
-    Pages that processes share count once. None where the system does not say (only Linux does).
+    Pages that processes share count once. It is None except on Linux.
     """
 
     def __init__(self) -> None:
         self.bytes: int | None = None
 
     def look(self) -> None:
-        """Take note of the memory that is used now."""
+        """Measure the memory that is used now."""
         used = sum(_memory(process) for process in _tree(os.getpid()))
         if used:
             self.bytes = max(used, self.bytes or 0)
@@ -46,7 +46,7 @@ class PeakMemory:
 
 @contextmanager
 def watched_memory() -> Iterator[PeakMemory]:
-    """Watch the memory of this process and its descendants meanwhile."""
+    """Measure the memory of this process and its descendants during the `with` block."""
     peak, ended = PeakMemory(), threading.Event()
 
     def watch() -> None:
@@ -68,10 +68,10 @@ def _tree(root: int) -> set[int]:
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The name, in parentheses, may hold anything; the parent is the second field after it.
+            # The name, in parentheses, may hold any text; the parent is the second field after it.
             parent = int(entry.read_text(errors="replace").rpartition(")")[2].split()[1])
         except (OSError, ValueError, IndexError):
-            continue  # it has ended meanwhile
+            continue  # the process has ended meanwhile
         children.setdefault(parent, []).append(int(entry.parent.name))
     found, waiting = set[int](), [root]
     while waiting:
@@ -82,7 +82,7 @@ def _tree(root: int) -> set[int]:
 
 
 def _memory(process: int) -> int:
-    """Return the bytes of a process, with its share of what it shares; 0 if it has ended."""
+    """Return the proportional memory (PSS) of a process, in bytes; 0 if it has ended."""
     try:
         text = Path(f"/proc/{process}/smaps_rollup").read_text()
     except OSError:

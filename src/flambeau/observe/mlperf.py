@@ -1,4 +1,4 @@
-"""MLPerf's log lines: `:::MLLOG {json}`."""
+"""Logs in MLPerf's format: lines of `:::MLLOG {json}`."""
 
 from pathlib import Path
 from typing import Any, final
@@ -12,7 +12,7 @@ _START, _END, _POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 
 @final
 class MLPerfLog(Observer):
-    """Appends the lines of a run to a file. A block is what is trained between evaluations."""
+    """A file to which the lines of a run are appended. A block is training between evaluations."""
 
     def __init__(self, path: str | Path) -> None:
         path = Path(path)
@@ -59,7 +59,7 @@ class MLPerfLog(Observer):
 
     def _job_end(self, event: Event) -> None:
         self._stop_block(event.time, event.fields["step"])
-        # MLPerf knows these two words only.
+        # MLPerf has only these two values.
         status = "success" if event.fields["status"] in ("finished", "stopped_early") else "aborted"
         self._line(event.time, _END, "run_stop", status=status)
 
@@ -87,7 +87,7 @@ class MLPerfLog(Observer):
 
 
 def _accuracy(metrics: dict[str, Any]) -> float | None:
-    """The metric that MLPerf calls accuracy: the first that is accuracy or AUC."""
+    """Return what MLPerf calls accuracy: the first metric that is accuracy or AUC."""
     for name, value in metrics.items():
         if name in ("accuracy", "auc") and value is not None:
             return float(value)

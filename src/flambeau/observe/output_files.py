@@ -1,4 +1,4 @@
-"""What processes print, in a file for each of them."""
+"""The output of processes, in one file per process."""
 
 from pathlib import Path
 from typing import TextIO, final
@@ -10,7 +10,7 @@ from flambeau.observe.progress import display
 
 @final
 class OutputFiles(Observer):
-    """Writes lines of worker 3 to `rank-3.log` in a folder; everything else is shown as usual."""
+    """Files `rank-<rank>.log` with the output of each worker; other events are shown as usual."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -21,7 +21,7 @@ class OutputFiles(Observer):
         self._shown = display("lines", every_seconds=5.0)
 
     def observe(self, event: Event) -> None:
-        """Write a line of a process."""
+        """Write a line of output to the file of its process, or show another event."""
         if event.kind != "log":
             self._shown.observe(event)
             return

@@ -1,6 +1,6 @@
-"""What a person sees of a run: one progress bar for the whole job, or plain lines.
+"""The display of a run: one progress bar for the whole job, or plain lines.
 
-Everything goes to stderr, so that a program's own output stays clean. Time is that of the events.
+Everything goes to stderr, so that a program's own output stays clean. Times are those of events.
 """
 
 import sys
@@ -22,12 +22,12 @@ def display(
     every_seconds: float,
     console: Console | None = None,
 ) -> Observer:
-    """Shows a run on `console` (stderr by default).
+    """Return an observer that shows a run on `console` (stderr by default).
 
     `auto` is a bar on a terminal and otherwise, as in notebooks and files, a line of progress
-    every `every_seconds`. `none` shows only what the user's own code prints.
+    every `every_seconds`. `none` shows only the output of the user's code.
     """
-    # A notebook's own way of printing would not go to stderr.
+    # Rich's output for notebooks would not go to stderr.
     console = console or Console(stderr=True, force_jupyter=False)
     if mode == "none":
         return _Output(console)
@@ -43,7 +43,7 @@ def can_redraw(console: Console) -> bool:
 
 @final
 class _Output(Observer):
-    """What the processes of a run print, and nothing else."""
+    """A display of only the output of a run's processes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -53,7 +53,7 @@ class _Output(Observer):
             _print_message(self._console, event)
 
     def close(self) -> None:
-        """The console belongs to the caller."""
+        """Do nothing: the console belongs to the caller."""
 
 
 @final
@@ -82,7 +82,7 @@ class _Lines(Observer):
         _print_message(self._console, event)
 
     def close(self) -> None:
-        """The console belongs to the caller."""
+        """Do nothing: the console belongs to the caller."""
 
     def _show_progress(self) -> None:
         if self._unshown is not None:
@@ -110,7 +110,7 @@ class _Bar(Observer):
             expand=True,
             refresh_per_second=4,
             get_time=lambda: self._now,
-            # The program's own prints stay above the bar, unless they go to a file.
+            # The program's own output stays above the bar, unless it goes to a file.
             redirect_stdout=sys.stdout.isatty(),
         )
         self._task = self._progress.add_task("", total=None, start=False, status="starting")
@@ -158,7 +158,7 @@ class _Bar(Observer):
 def _progress(fields: dict[str, Any], epochs: int | None, *numbers: str) -> str:
     """Return `step 120/900  epoch 2/3  12,345 rows/s` and the fields named in `numbers`.
 
-    People count epochs from 1; events count from 0.
+    Epochs are shown from 1; events count them from 0.
     """
     total = "" if fields["steps_total"] is None else f"/{fields['steps_total']}"
     whole = "" if epochs is None else f"/{epochs}"
@@ -169,7 +169,7 @@ def _progress(fields: dict[str, Any], epochs: int | None, *numbers: str) -> str:
 
 
 def _servers(shards: Shards) -> str:
-    """`2 servers, staleness 1.3`, as soon as they have told something."""
+    """Return `2 servers, staleness 1.3`; empty until servers have reported."""
     if not shards.count:
         return ""
     late = "" if shards.staleness is None else f", staleness {shards.staleness:.1f}"
@@ -184,13 +184,13 @@ def _numbers(named: dict[str, Any]) -> str:
     return "".join(f"  {name} {value:.4g}" for name, value in named.items() if value is not None)
 
 
-#: How many places of agents are named in a line.
+#: The largest number of agents' places that are named in a line.
 MOST_PLACES = 8
 _STYLES = {"warning": "yellow", "worker_lost": "red", "restart": "yellow"}
 
 
 def _print_message(console: Console, event: Event) -> None:
-    """Print what is to be read in the course of things; for most kinds of events nothing."""
+    """Print the messages of an event; most kinds of events have none."""
     style = "red" if event.fields.get("status") == "failed" else _STYLES.get(event.kind, "")
     for line in _message(event.kind, event.fields):
         _print(console, Text(line, style) if isinstance(line, str) else line)
@@ -258,7 +258,7 @@ def _job_start(job: dict[str, Any]) -> Iterator[str]:
 
 
 def _rows_of_a_step(job: dict[str, Any]) -> str:
-    """Which rows one update is made from, which depends on how workers agree."""
+    """Return which rows an update is computed from; this depends on the strategy."""
     size, workers, together = job["batch_size"], job["workers"], job["global_batch"]
     if workers == 1:
         return f"{number_of(size, 'row')}, 1 worker"
@@ -268,5 +268,5 @@ def _rows_of_a_step(job: dict[str, Any]) -> str:
 
 
 def _job_end(end: dict[str, Any]) -> str:
-    # The error itself is raised after this, and shown by whoever catches it.
+    # The error itself is raised after this, and shown by the code that catches it.
     return f"{end['status']} at step {end['step']}" + _numbers(end["metrics"] or {})

@@ -1,4 +1,4 @@
-"""The latest numbers of a run, as text that Prometheus reads."""
+"""The latest metrics of a run, in Prometheus' text format."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ _CLIENT_MEANINGS = {
 
 @final
 class LatestMetrics(Observer):
-    """Keeps the latest numbers; another thread may read them at any time."""
+    """The latest metrics of a run; another thread may read them at any time."""
 
     def __init__(self) -> None:
         self.progress: dict[str, Any] = {}
@@ -46,7 +46,7 @@ class LatestMetrics(Observer):
         self.restarts = 0
 
     def observe(self, event: Event) -> None:
-        # Whole dicts are replaced, never changed, so that a reader sees one moment.
+        # Dicts are replaced, never changed, so that a reader sees values of the same time.
         match event.kind:
             case "progress":
                 self.progress = event.fields
@@ -60,12 +60,12 @@ class LatestMetrics(Observer):
                 self.restarts += 1
 
     def close(self) -> None:
-        """Nothing to let go of: the numbers stay readable."""
+        """Do nothing: the metrics stay readable."""
 
 
 @final
 class MetricsFile(Observer):
-    """Keeps the latest numbers in a file, replaced as a whole, that a collector can read."""
+    """A file with the latest metrics for a collector; it is replaced atomically."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -79,11 +79,11 @@ class MetricsFile(Observer):
             partial.replace(self._path)
 
     def close(self) -> None:
-        """The file stays, with the last numbers."""
+        """Do nothing: the file stays, with the last metrics."""
 
 
 def metrics_text(latest: LatestMetrics) -> str:
-    """All numbers known so far in Prometheus' text exposition format."""
+    """Return all metrics known so far in Prometheus' text exposition format."""
     progress = latest.progress
     lines = [
         *_family("step", "gauge", "Optimizer steps done.", progress.get("step")),

@@ -1,4 +1,4 @@
-"""The parameter server's events as numbers to watch: rates, staleness, tables as wholes."""
+"""Statistics from the parameter server's events: rates, staleness, and totals of tables."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -6,22 +6,22 @@ from typing import Any, final
 
 from flambeau.observe.event import Event
 
-#: What is known of a table; sums over shards mean something.
+#: The counters of a table; they can be summed over shards.
 TABLE_COUNTERS = ("rows", "bytes", "admitted", "rejected", "evicted")
 
 
 @final
 class Shards:
-    """What the shards have told last, and what each did since the time before."""
+    """The latest reports of all shards, and the changes since the reports before."""
 
     def __init__(self) -> None:
         self._latest: dict[int, Event] = {}
         self._staleness: dict[int, Counter[int]] = {}
 
     def add(self, event: Event) -> dict[str, float | None]:
-        """A `server` event, as `pulls_per_second`, `pushes_per_second` and `staleness_mean`.
+        """Add a `server` event; return `pulls_per_second`, `pushes_per_second`, `staleness_mean`.
 
-        They are of the time since the shard's event before; None if there is nothing to tell.
+        They cover the time since the shard's previous event; None if there is no value.
         """
         shard, fields = event.fields["shard"], event.fields
         before = self._latest.get(shard)
@@ -38,23 +38,23 @@ class Shards:
 
     @property
     def count(self) -> int:
-        """How many shards there are; 0: nothing has been told yet."""
+        """The number of shards; 0 until one has reported."""
         return max((event.fields["shards"] for event in self._latest.values()), default=0)
 
     @property
     def staleness(self) -> float | None:
-        """How many updates old gradients were of late, in the mean; None if there were none."""
+        """The mean age of recent gradients, in updates; None if there were none."""
         return _mean(sum(self._staleness.values(), Counter()))
 
     def tables(self) -> dict[str, dict[str, int]]:
-        """`TABLE_COUNTERS` of each table, over all shards; nothing until all have told theirs."""
+        """Return `TABLE_COUNTERS` of each table, over all shards; empty until all have reported."""
         if len(self._latest) < self.count:
             return {}
         return tables_in(event.fields for event in self._latest.values())
 
 
 def tables_in(shards: Any) -> dict[str, dict[str, int]]:
-    """`TABLE_COUNTERS` of each table, summed over the fields of some `server` events."""
+    """Return `TABLE_COUNTERS` of each table, summed over the fields of `server` events."""
     tables: dict[str, Counter[str]] = {}
     for fields in shards:
         for name, counters in fields["tables"].items():
@@ -63,15 +63,15 @@ def tables_in(shards: Any) -> dict[str, dict[str, int]]:
 
 
 def staleness_mean(fields: Mapping[str, Any]) -> float | None:
-    """Of all gradients that a shard has applied."""
+    """Return the mean staleness, in updates, of all gradients that a shard has applied."""
     return _mean(_histogram(fields["staleness"]))
 
 
 def client_numbers(fields: Mapping[str, Any]) -> dict[str, float | None]:
-    """A `client` event as numbers.
+    """Return statistics of a `client` event.
 
-    Seconds of a pull (`pull_seconds_p50`, `pull_seconds_p99`), how often an id was looked up for
-    each time that it was sent (`dedup`), the share of rows that were there before they were needed
+    They are the seconds per pull (`pull_seconds_p50`, `pull_seconds_p99`), the number of lookups
+    per id that was sent (`dedup`), the share of rows that were prefetched in time
     (`prefetch_hit_rate`), and `requests_resent`.
     """
     pulled = bool(fields.get("pulls"))
@@ -86,7 +86,7 @@ def client_numbers(fields: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _began_anew(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether another process has taken the shard's place: its counts begin at 0."""
+    """Return whether a shard's process was replaced, so that its counts began at 0 again."""
     return any(now.get(name, 0) < before.get(name, 0) for name in ("pulls", "pushes"))
 
 

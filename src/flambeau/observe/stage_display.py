@@ -1,4 +1,4 @@
-"""What a person sees of work in stages: a bar for each stage, or plain lines."""
+"""The display of work in stages: a bar for each stage, or plain lines."""
 
 import sys
 from typing import Any, Literal, final
@@ -21,7 +21,7 @@ def stage_display(
     every_seconds: float,
     console: Console | None = None,
 ) -> Observer:
-    """Show the stages of some work, and messages of its processes, on `console` (stderr).
+    """Return an observer that shows stages and messages of processes on `console` (stderr).
 
     The modes are those of `display`.
     """
@@ -34,12 +34,12 @@ def stage_display(
 
 
 def shown_bytes(count: int) -> str:
-    """Return bytes as people read them: `1.2 GB`, `350 MB`."""
+    """Return a number of bytes for display: `1.2 GB`, `350 MB`."""
     return f"{count / _GB:.1f} GB" if count >= _GB else f"{count / _MB:.0f} MB"
 
 
 def shown_seconds(seconds: float) -> str:
-    """Return a duration as people read it: `1:02:03`, `2:03`, `12.3 s`."""
+    """Return a duration for display: `1:02:03`, `2:03`, `12.3 s`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -49,7 +49,7 @@ def shown_seconds(seconds: float) -> str:
 
 @final
 class _StageLines(Observer):
-    """A line for each stage that has ended, and for long ones a line every some seconds."""
+    """A line for each stage that has ended, and for long ones one every `every_seconds`."""
 
     def __init__(self, console: Console, every_seconds: float) -> None:
         self._console, self._every_seconds = console, every_seconds
@@ -68,12 +68,12 @@ class _StageLines(Observer):
                     _print(self._console, line)
 
     def close(self) -> None:
-        """The console belongs to the caller."""
+        """Do nothing: the console belongs to the caller."""
 
 
 @final
 class _StageBar(Observer):
-    """A bar for the stage that is being done, and a line for each that has ended."""
+    """A bar for the current stage, and a line for each that has ended."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,7 +1,7 @@
-"""The stages of some work, such as the preparation of features: how far they are, what they took.
+"""The stages of work such as the preparation of features: their progress, time and memory.
 
-A stage is done in pieces, perhaps by several processes. Its rows, if it has any, are counted as
-they are read.
+A stage is done in pieces, perhaps by several processes. Its rows, if any, are counted as they are
+read.
 """
 
 import time
@@ -19,9 +19,9 @@ REPORT_SECONDS = 0.2
 @final
 @dataclass(frozen=True)
 class StageRecord:
-    """What a stage took: `peak_bytes` is the sum of the largest resident memory of its processes.
+    """The time and memory of a stage: `peak_bytes` is the sum of its processes' peak memory.
 
-    Pages that processes share count for each of them.
+    This is resident memory: pages that processes share count for each of them.
     """
 
     stage: str
@@ -31,22 +31,22 @@ class StageRecord:
 
     @property
     def rows_per_second(self) -> float | None:
-        """Rows read in a second; None for a stage that reads none."""
+        """Rows read per second; None for a stage that reads none."""
         return rate(self.rows, self.seconds)
 
     def dump(self) -> dict[str, Any]:
-        """Return it as plain values, with rows per second."""
+        """Return the record as plain values, with rows per second."""
         return {**asdict(self), "rows_per_second": self.rows_per_second}
 
 
 def rate(rows: int, seconds: float) -> float | None:
-    """Return rows in a second; None without rows or time."""
+    """Return rows per second; None without rows or time."""
     return rows / seconds if rows and seconds > 0 else None
 
 
 @final
 class Stage:
-    """A stage that is being done: the caller reports rows, pieces and memory as they come."""
+    """A stage in progress: the caller reports rows, pieces and memory."""
 
     def __init__(self, report: "Stages", title: str, rows: int, pieces: int) -> None:
         self._report, self.title = report, title
@@ -57,7 +57,7 @@ class Stage:
         self._first: tuple[float, int] | None = None
 
     def add_rows(self, rows: int) -> None:
-        """Count rows that were read."""
+        """Count rows that have been read."""
         self.rows += rows
         self._first = self._first or (self._report.clock(), rows)
         self._tell()
@@ -68,18 +68,18 @@ class Stage:
         self._tell()
 
     def note_memory(self, process: str, peak_bytes: int) -> None:
-        """Take note of the largest memory that a process has had."""
+        """Record the peak memory of a process."""
         self._peaks[process] = max(peak_bytes, self._peaks.get(process, 0))
 
     @property
     def record(self) -> StageRecord:
-        """What it has taken so far."""
+        """The stage's time and memory so far."""
         seconds = self._report.clock() - self._began
         return StageRecord(self.title, self.rows, seconds, sum(self._peaks.values()))
 
     @property
     def speed(self) -> float | None:
-        """Rows in a second since the first came: processes take seconds to start."""
+        """Rows per second since the first report: processes take seconds to start."""
         if self._first is None:
             return None
         since, before = self._first
@@ -87,7 +87,7 @@ class Stage:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it will take from now on; None if that is not known yet."""
+        """The estimated remaining time; None if it is not known yet."""
         if self.rows_total:
             speed = self.speed
             return None if speed is None else max(0, self.rows_total - self.rows) / speed
@@ -104,9 +104,9 @@ class Stage:
 
 @final
 class Stages:
-    """Reports the stages of some work, one after the other, to an observer.
+    """A reporter of stages, one after the other, to an observer.
 
-    `quiet_seconds`: work that takes less is not reported at all. `clock` gives seconds.
+    Work that takes less than `quiet_seconds` is not reported at all. `clock` returns seconds.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Stages:
 
     @contextmanager
     def stage(self, title: str, rows: int, pieces: int, *, number: int) -> Iterator[Stage]:
-        """Report a stage, from 1 on, with so many rows to read (0: none) in so many pieces."""
+        """Report a stage, numbered from 1, that reads `rows` rows (0: none) in `pieces` pieces."""
         self._number, self._announced = number, False
         stage = Stage(self, title, rows, pieces)
         self._announce(stage)
@@ -135,7 +135,7 @@ class Stages:
             self._emit("stage_end", stage, record)
 
     def progress(self, stage: Stage) -> None:
-        """Report how far a stage is."""
+        """Report the progress of a stage."""
         self._announce(stage)
         if not self._announced:
             return

@@ -20,10 +20,10 @@ _PROGRESS_TAGS = {
 
 @final
 class TensorBoardScalars(Observer):
-    """Writes `train/*`, `time/*` and `valid/*` and the user's own scalars to an event file.
+    """An event file with `train/*`, `time/*`, `valid/*` and the user's own scalars.
 
-    With a parameter server also `server/<shard>/*`, `table/<name>/*` and `client/<rank>/*`, at the
-    step that was told last. After a resume or a restart, points of steps that are trained again
+    With a parameter server it also has `server/<shard>/*`, `table/<name>/*` and `client/<rank>/*`,
+    at the last reported step. After a resume or a restart, points of steps that are trained again
     are marked as replaced.
     """
 
@@ -39,7 +39,7 @@ class TensorBoardScalars(Observer):
                 self._step = event.fields["resumed_step"] or 0
                 self._rewound = bool(self._step)
             case "restart":
-                self._rewound = "rank" not in event.fields  # else the others have gone on
+                self._rewound = "rank" not in event.fields  # else the others have continued
             case "progress":
                 self._progress(event)
             case "evaluation":
@@ -60,7 +60,7 @@ class TensorBoardScalars(Observer):
     def _server(self, event: Event) -> None:
         shard = event.fields["shard"]
         self._scalars(event, _under(f"server/{shard}", self._shards.add(event)))
-        # Once for all shards, when the last of them has told its part.
+        # Once for all shards, when the last of them has reported.
         if shard == event.fields["shards"] - 1:
             for name, counters in self._shards.tables().items():
                 self._scalars(event, _under(f"table/{name}", counters))
@@ -85,7 +85,7 @@ class TensorBoardScalars(Observer):
             self._add(event, summary=Summary(value=points))
 
     def _replace_from(self, event: Event) -> None:
-        """Tell TensorBoard that what it has read of this step and later ones no longer holds."""
+        """Mark points of this step and later ones that TensorBoard has read as replaced."""
         from tensorboard.compat.proto.event_pb2 import SessionLog
 
         self._add(event, session_log=SessionLog(status=SessionLog.START))
@@ -102,7 +102,7 @@ def _under(place: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _event_file(directory: str | Path) -> Any:
-    # Imported here because it takes some 0.2 s, which a run without TensorBoard need not pay.
+    # Imported here because it takes about 0.2 s, which a run without TensorBoard need not pay.
     try:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
     except ModuleNotFoundError as error:

@@ -27,7 +27,7 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Access:
-    """How workers reach shards. `address_of(shard)` is called again whenever a shard is silent.
+    """Access to shards. `address_of(shard)` is called again whenever a shard is silent.
 
     `timeout` is in seconds. With `share`, large buffers reach shards of this machine through shared
     memory.
@@ -65,7 +65,7 @@ class Channel:
 
     @property
     def near(self) -> bool:
-        """Whether the shard is on this machine, so that large buffers go through shared memory."""
+        """Return whether the shard is on this machine, so that large buffers use shared memory."""
         return self._client.shares
 
     def send(self, message: Request, buffers: Sequence[Any] = ()) -> int:

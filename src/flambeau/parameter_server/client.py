@@ -110,7 +110,7 @@ class ServerClient(LookupBackend):
 
     @property
     def near(self) -> bool:
-        """Whether all shards are on this machine, so that large buffers use shared memory."""
+        """Return whether all shards are on this machine, so that they can use shared memory."""
         return all(channel.near for channel in self.channels)
 
     # Setup
@@ -152,7 +152,7 @@ class ServerClient(LookupBackend):
             self._answers(number)
 
     def initialise(self, values: Array | None) -> None:
-        """Set the first values of the dense weights, or none, and let training begin."""
+        """Set the first values of the dense weights, or none, and let training start."""
         number = self._next()
         for channel, (start, stop) in zip(self.channels, self._parts(), strict=True):
             own = [] if values is None else [values[start:stop].copy()]

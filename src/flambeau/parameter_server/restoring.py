@@ -1,4 +1,4 @@
-"""Restoring a shard from a checkpoint, whatever the number of shards that wrote it."""
+"""Restoring a shard from a checkpoint that any number of shards has written."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -73,7 +73,7 @@ class ServerShard:
 
     @property
     def declared(self) -> bool:
-        """Whether a worker has declared its tables and weights."""
+        """Return whether a worker has declared its tables and weights."""
         return self._declared
 
     def declare(self, specs: Sequence[TableSpec], layout: DenseLayout | None) -> None:

@@ -49,7 +49,7 @@ class ShardSnapshot:
 
     @property
     def written(self) -> bool:
-        """Whether no more calls of `advance` are needed."""
+        """Return whether no more calls of `advance` are needed."""
         return self._finishing is not None or self._error is not None
 
     def advance(self, rows: int) -> None:

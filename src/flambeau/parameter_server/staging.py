@@ -46,7 +46,7 @@ class Staging:
         return self._mean(members).squares()
 
     def close(self, members: Sequence[int], scale: float, apply: bool) -> Gradient | None:
-        """End the round; return the gradient to apply, if any. Those of others are dropped."""
+        """End the round; return the gradient to apply, if any. All others are dropped."""
         total = self._mean(members) if apply else None
         if total is not None:
             total.scale(scale)

@@ -1,1 +1,1 @@
-"""A run as people look at it: read from its files while it runs or later, compared, and drawn."""
+"""Views of runs, read from their files while they run or later, compared, and drawn."""

@@ -1,11 +1,11 @@
-"""Scales of charts: where ticks are, and what stands beside them."""
+"""Scales of charts: positions and labels of ticks."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-#: Seconds of a unit, and up to which number of seconds it is used.
+#: Seconds of a unit, the greatest number of seconds it is used for, and its name.
 _TIMES = ((1.0, 120.0, "s"), (60.0, 7200.0, "min"), (3600.0, 259200.0, "h"))
 _DAY = 86400.0
 #: A range of numbers above this ratio is shown on a logarithmic scale.
@@ -17,7 +17,7 @@ _WIDE = 100.0
 class Scale:
     """A linear or logarithmic map from `low` to `high` onto pixels `begin` to `end`.
 
-    `ticks` are values and their texts; `unit` is that of the texts.
+    `ticks` are values and their labels; `unit` is the unit of the labels.
     """
 
     low: float
@@ -40,7 +40,7 @@ class Scale:
 def number_scale(
     low: float, high: float, begin: float, end: float, *, ticks: int = 4, may_be_log: bool = False
 ) -> Scale:
-    """Return a scale for numbers, whose ends are ticks; logarithmic if it may be, and helps."""
+    """Return a scale for numbers that ends at ticks; logarithmic if allowed and useful."""
     if may_be_log and low > 0 and high / low > _WIDE:
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         every = max(1, math.ceil((last - first) / ticks))
@@ -54,7 +54,7 @@ def number_scale(
 
 
 def exact_scale(low: float, high: float, begin: float, end: float, *, ticks: int = 5) -> Scale:
-    """Return a scale for numbers of steps: its ends are `low` and `high`, ticks are round."""
+    """Return a scale for numbers of steps: it ends at `low` and `high`, and ticks are round."""
     high = high if high > low else low + 1.0
     step = max(1.0, _nice((high - low) / ticks))
     first = math.ceil(low / step)
@@ -63,7 +63,7 @@ def exact_scale(low: float, high: float, begin: float, end: float, *, ticks: int
 
 
 def time_scale(high: float, begin: float, end: float, *, ticks: int = 5) -> Scale:
-    """Return a scale for elapsed seconds, in the unit that suits."""
+    """Return a scale for elapsed seconds, labelled in a suitable unit."""
     seconds, unit = next(((s, name) for s, most, name in _TIMES if high <= most), (_DAY, "days"))
     high = max(high, 1e-3)
     step = _nice(high / seconds / ticks)
@@ -83,9 +83,9 @@ def _power_text(power: int) -> str:
 
 
 def tick_text(value: float, step: float, greatest: float) -> str:
-    """Return a tick with the digits that the distance to the next one needs.
+    """Return the label of a tick, with the digits that the distance to the next one needs.
 
-    The unit (k, M) is the same for all ticks of an axis: it follows from the `greatest`.
+    The unit (k, M) follows from the `greatest` value, so that all ticks of an axis share it.
     """
     if value == 0:
         return "0"
@@ -105,7 +105,7 @@ def _fixed(value: float, step: float) -> str:
 
 
 def _rounded(low: float, high: float, ticks: int) -> tuple[float, float, float]:
-    """Return round ends of a range, and the distance of ticks."""
+    """Return round ends of a range, and the distance between ticks."""
     if low == high:
         margin = abs(low) * 0.5 or 1.0
         low, high = low - margin, high + margin
@@ -117,6 +117,6 @@ def _rounded(low: float, high: float, ticks: int) -> tuple[float, float, float]:
 
 
 def _nice(step: float) -> float:
-    """Return the next of 1, 2, 5, 10 and so on."""
+    """Round up to the next of 1, 2, 5, 10 and so on."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= step * (1 - 1e-9))

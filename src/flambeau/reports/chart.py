@@ -1,4 +1,4 @@
-"""Curves as pictures: over steps and over time, with one line for each run or part."""
+"""Charts of curves over steps and over time, with one line for each run or part."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from flambeau.reports.points import Array, Thinned
 
 _WIDTH, _HEIGHT = 400, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 16, 12, 36
-#: Points that are few enough to be marked each.
+#: Lines with at most this many points have a mark at each.
 _MARKED = 60
-#: Numbers so many times greater than most others make a scale logarithmic, even with zeros.
+#: Numbers this many times greater than the median make a scale logarithmic, even with zeros.
 _FAR = 50.0
-#: Lines that differ in colour; more differ in their dashes.
+#: Number of colours; further lines repeat them with dashes.
 COLOURS = 7
 
 STYLE = """
@@ -47,7 +47,7 @@ STYLE = """
 @final
 @dataclass(frozen=True)
 class Line:
-    """A curve; `place` is its number among the lines, which gives colour and dashes."""
+    """A curve; `place` is its index among the lines, which determines colour and dashes."""
 
     name: str
     points: Thinned
@@ -55,12 +55,12 @@ class Line:
 
     @property
     def look(self) -> str:
-        """Return the classes of its strokes."""
+        """Return the CSS classes of its strokes."""
         return stroke(self.place)
 
 
 def scaled(points: Thinned, factor: float) -> Thinned:
-    """Return the numbers in another unit."""
+    """Return the points with their numbers multiplied by a factor."""
     return Thinned(
         points.elapsed,
         points.steps,
@@ -71,16 +71,16 @@ def scaled(points: Thinned, factor: float) -> Thinned:
 
 
 def stroke(place: int) -> str:
-    """Return the classes of a line by its number."""
+    """Return the CSS classes of a line by its index."""
     dashes = place // COLOURS % 3
     return f"line s{place % COLOURS}" + (f" dash{dashes}" if dashes else "")
 
 
 def chart(title: str, unit: str, lines: Sequence[Line], *, may_be_log: bool = False) -> str:
-    """Return a card with two pictures of the lines, over steps and over time.
+    """Return a card with two charts of the lines, over steps and over time.
 
-    The page shows one of them. A line that stands for many points has a band from the least to
-    the greatest of those that were put together.
+    The page shows one of them. A thinned line has a band from the least to the greatest of the
+    points that each of its entries stands for.
     """
     shown = [line for line in lines if len(line.points)]
     if not shown:
@@ -100,9 +100,9 @@ def chart(title: str, unit: str, lines: Sequence[Line], *, may_be_log: bool = Fa
 
 
 def _least_shown(lines: Sequence[Line], low: float, high: float) -> float:
-    """Return where a logarithmic scale begins if few numbers are far above the others.
+    """Return the start of a logarithmic scale if few numbers are far above the others, else `low`.
 
-    Numbers below that, such as 0, are at the lower end.
+    Smaller numbers, such as 0, are drawn at the lower end.
     """
     means = np.concatenate([line.points.means for line in lines])
     positive = means[means > 0]
@@ -112,7 +112,7 @@ def _least_shown(lines: Sequence[Line], low: float, high: float) -> float:
 
 
 def key(names: Sequence[str]) -> str:
-    """Return what the lines of several runs look like."""
+    """Return the legend of the lines of several runs."""
     parts = "".join(
         f'<span><svg viewBox="0 0 26 10" aria-hidden="true"><path class="{stroke(place)}" '
         f'd="M0 5H26"/></svg>{escape(name)}</span>'
@@ -152,7 +152,7 @@ def _along(line: Line, kind: str) -> Array:
 
 
 def _frame(upward: Scale, along: Scale) -> Iterator[str]:
-    """Return lines across at the ticks of the scale, and the texts of both."""
+    """Yield horizontal grid lines, the lower axis, and the labels of both scales."""
     left, right = along.begin, along.end
     grid = "".join(f"M{left:g} {upward(value):.1f}H{right:g}" for value, _ in upward.ticks)
     yield f'<path class="grid" d="{grid}"/>'
@@ -165,10 +165,10 @@ def _frame(upward: Scale, along: Scale) -> Iterator[str]:
 
 
 def _line(line: Line, values: Array, along: Scale, upward: Scale) -> Iterator[str]:
-    """Return the band and the curve; where steps go back, after a restart, it begins again."""
+    """Yield the band and the curve; where steps go back, after a restart, start a new piece."""
     back = np.flatnonzero(np.diff(values) < 0) + 1
     bounds = [0, *back.tolist(), len(values)]
-    # The outline keeps a spike visible that is thinner than a pixel.
+    # The outline keeps a spike visible if it is thinner than a pixel.
     fill = f"f{line.place % COLOURS} s{line.place % COLOURS}"
     points = line.points
     for begin, end in pairwise(bounds):

@@ -1,4 +1,4 @@
-"""What differs between runs: settings, and results."""
+"""Differences between runs: settings and results."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -7,10 +7,10 @@ from typing import Any
 
 from flambeau.reports.run_view import RunView
 
-#: Where arrays of a process were stored: that differs each time, and means nothing.
+#: Settings that locate arrays of a process: they differ each time, and mean nothing.
 _PLACES = ("*.fd", "*.file", "*.columns.*.path", "*.columns.*.offset", "model.value")
 
-#: Lines of a table: a name, and a value for each run; None where a run has none.
+#: Rows of a table: a name, and a value for each run, or None.
 Lines = dict[str, list[Any]]
 
 
@@ -27,7 +27,7 @@ def settings_lines(runs: Sequence[RunView], *, all_settings: bool = False) -> Li
 
 
 def result_lines(runs: Sequence[RunView]) -> Lines:
-    """Return what came out of each run."""
+    """Return the results of each run."""
     lines: Lines = {name: [_result(run) for run in runs] for name, _result in _RESULTS.items()}
     for name in dict.fromkeys(name for run in runs for name in run.metrics):
         lines[name] = [run.metrics.get(name) for run in runs]
@@ -79,5 +79,5 @@ def duration(seconds: float) -> str:
 
 
 def moment(time: float) -> str:
-    """Return a time of day, in the time zone of the reader."""
+    """Return a date and time of day in the local time zone."""
     return datetime.fromtimestamp(time).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,6 +1,6 @@
 """Digests of a run's event log, so that a long run opens quickly.
 
-What reads the log is imported when the first digest is written: a job starts without numpy.
+The reader of the log is imported when the first digest is written: a job starts without numpy.
 """
 
 from typing import TYPE_CHECKING, final
@@ -11,13 +11,13 @@ from flambeau.observe import Event, Observer
 if TYPE_CHECKING:
     from flambeau.reports.history import History
 
-#: A digest is written after so many events. Reading as many takes about a tenth of a second.
+#: Events between two digests; reading them takes about a tenth of a second.
 EVENTS_PER_DIGEST = 50_000
 
 
 @final
 class DigestWriter(Observer):
-    """Writes the digest of a run's log now and then."""
+    """A writer of digests of a run's log at regular intervals."""
 
     def __init__(self, run: RunDirectory, every: int = EVENTS_PER_DIGEST) -> None:
         self._run, self._every = run, every
@@ -25,18 +25,18 @@ class DigestWriter(Observer):
         self._events = 0
 
     def observe(self, event: Event) -> None:
-        """Count the event. The log must have it before."""
+        """Count the event. The log must already contain it."""
         self._events += 1
         if self._events % self._every == 0:
             self._write()
 
     def close(self) -> None:
-        """Nothing to let go of: events after the last digest are few."""
+        """Do nothing: few events follow the last digest."""
 
     def _write(self) -> None:
         from flambeau.reports.reading import read_history, read_on, write_digest
 
-        # Read from the log, and not taken from the event: other processes write to it, too.
+        # Read from the log and not taken from the event: other processes write to the log, too.
         if self._history is None:
             self._history = read_history(self._run)
         else:

@@ -1,7 +1,7 @@
-"""A page of HTML in one file: it needs no other file, and no network is reached from it.
+"""A self-contained HTML page: it needs no other file and no network.
 
-Its colours follow the reader's system, light or dark. Lines and bars can be told apart by people
-who do not see all colours: the palette is that of Okabe and Ito.
+Its colours follow the reader's system, light or dark. Colour-blind readers can distinguish lines
+and bars: the palette is that of Okabe and Ito.
 """
 
 import base64
@@ -43,9 +43,9 @@ summary { cursor: pointer; }
 def document(
     title: str, body: str, *, style: str = "", script: str = "", live: bool = False
 ) -> str:
-    """Return the page; `title` is any text, and `body` is HTML in which all texts are escaped.
+    """Return the page; `title` is plain text, and `body` is HTML in which all texts are escaped.
 
-    Nothing runs but `script`, whose hash the page allows. A `live` page may ask its own server.
+    Only `script` runs, whose hash the page allows. A `live` page may connect to its own server.
     """
     allowed = ["default-src 'none'", "style-src 'unsafe-inline'"]
     if script:
@@ -53,7 +53,7 @@ def document(
         allowed.append(f"script-src 'sha256-{digest}'")
     if live:
         allowed += ["connect-src 'self'", "img-src data:"]
-    # Without an icon of its own, a browser asks the server for one.
+    # Without an icon in the page, a browser requests one from the server.
     icon = '<link rel="icon" href="data:,">' if live else ""
     policy = "; ".join([*allowed, "base-uri 'none'", "form-action 'none'"])
     return (

@@ -1,4 +1,4 @@
-"""Parts of pictures as SVG, and numbers as short text."""
+"""SVG elements, and numbers as short text."""
 
 from collections.abc import Sequence
 from html import escape
@@ -6,19 +6,19 @@ from typing import Any
 
 
 def svg(width: float, height: float, label: str, marks: Sequence[str], kind: str = "") -> str:
-    """Return a picture; `label` says what it shows to those who do not see it."""
+    """Return an SVG image; `label` describes it for screen readers."""
     named = f' class="{kind}"' if kind else ""
     size = f'viewBox="0 0 {width:g} {height:g}"'
     return f'<svg{named} {size} role="img" aria-label="{escape(label)}">{"".join(marks)}</svg>'
 
 
 def caption(x: float, y: float, content: str, anchor: str = "start") -> str:
-    """Return a text of a picture."""
+    """Return an SVG text element."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(content)}</text>'
 
 
 def number(value: Any) -> str:
-    """Return a value as short text: a number with four digits, thousands as k, M and so on."""
+    """Return a value as short text: a number with four digits, large ones with k, M and so on."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     size = abs(value)
@@ -29,7 +29,7 @@ def number(value: Any) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as text; what is not 0 or 1 is not shown as such."""
+    """Return a share in percent; it is not rounded to 0% or 100% unless it is 0 or 1."""
     if share in (0, 1):
         return f"{share:.0%}"
     if share < 0.001:

@@ -1,4 +1,4 @@
-"""What has happened in a run, from its events, in memory that does not grow with its length."""
+"""The history of a run from its events, in memory that does not grow with the run's length."""
 
 import math
 from collections.abc import Callable
@@ -19,15 +19,15 @@ PROGRESS_NUMBERS = [
     "compute_seconds",
     "communication_seconds",
 ]
-#: Metrics and scalars that are kept, by name.
+#: Most names of metrics, and of scalars, that are kept.
 MOST_NAMES = 100
-#: A silence of so many seconds before a new generation is a pause between two parts of a run.
+#: Seconds without events before a new generation that count as a pause between parts of a run.
 _PAUSE_SECONDS = 5.0
 
 
 @final
 class Progress(msgspec.Struct):
-    """A `progress` event; numbers are None where they were not finite."""
+    """A `progress` event; numbers that were not finite are None."""
 
     time: float
     step: int
@@ -53,10 +53,10 @@ class Best(msgspec.Struct):
 
 @final
 class History(msgspec.Struct):
-    """What is known of a run after some of its events.
+    """The history of a run up to some event.
 
-    Elapsed seconds are those since the first event, without the time between two parts of a run
-    that was stopped and resumed.
+    Elapsed seconds count from the first event, without the time between two parts of a run that
+    was stopped and resumed.
     """
 
     #: Bytes of the log that have been read.
@@ -71,12 +71,12 @@ class History(msgspec.Struct):
     #: Fields of the last `job_start` and of the last `job_end`, which is None while a job runs.
     job: dict[str, Any] = {}
     end: dict[str, Any] | None = None
-    #: The agents of the generation: host, cores, and the roles that it has started.
+    #: The agents of the generation, each with host, cores, and the roles that it has started.
     started: list[dict[str, Any]] = []
     #: Fields of the last `worker` event of each rank.
     workers: dict[int, dict[str, Any]] = {}
     progress: Progress | None = None
-    #: Step of the first progress without a finite loss.
+    #: Step of the first `progress` event without a finite loss.
     loss_lost: int | None = None
     best: Best | None = None
     numbers: Points = msgspec.field(default_factory=lambda: Points(PROGRESS_NUMBERS))
@@ -91,7 +91,7 @@ class History(msgspec.Struct):
 
     @property
     def step(self) -> int:
-        """Return how many steps have been made."""
+        """Return the number of steps made."""
         return 0 if self.progress is None else self.progress.step
 
     @property
@@ -117,7 +117,7 @@ class History(msgspec.Struct):
         self.numbers.add(self.elapsed, event.step, *finite)
 
     def add(self, event: Event) -> None:
-        """Add any event; kinds that have no part in the history change nothing."""
+        """Add an event; kinds that are not part of the history are ignored."""
         if event.kind == "generation":
             self._begin_generation(event)
         elif event.kind in HANDLERS:
@@ -127,7 +127,7 @@ class History(msgspec.Struct):
     def _reach(self, time: float) -> None:
         if self.began is None:
             self.began = time
-        # Clocks of a machine may be set back; a history only grows.
+        # A machine's clock may be set back; the time of a history must not decrease.
         self.latest = max(self.latest, time)
 
     def _begin_generation(self, event: Event) -> None:

@@ -1,6 +1,6 @@
-"""The page of a run, live: a server on this machine that only who knows the token can read.
+"""The live page of a run: a server on this machine that requires a token.
 
-It reads the run's files again and again, and changes nothing in them.
+It polls the run's files, and does not change them.
 """
 
 import hmac
@@ -18,16 +18,16 @@ from urllib.parse import parse_qs, urlsplit
 from flambeau.reports.run_page import main_part, run_page
 from flambeau.reports.run_view import RunView, open_run
 
-#: Seconds between two looks at the files.
+#: Seconds between two reads of the files.
 POLL_SECONDS = 1.0
-#: A line is sent after so many looks without news, to find out who has left.
+#: Polls without news after which a line is sent, to detect closed connections.
 _QUIET_LOOKS = 15
 _LIVE = ("running", "starting")
 
 
 @final
 class LiveRuns:
-    """Runs as their files are now, for any number of readers."""
+    """The current state of runs, shared by any number of readers."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._views = [open_run(path) for path in paths]
@@ -37,7 +37,7 @@ class LiveRuns:
         self._content = ""
 
     def content(self) -> tuple[str, str]:
-        """Return what of the page changes, and whether it is live, in words."""
+        """Return the part of the page that changes, and whether it is live, as a text."""
         with self._lock:
             if time.monotonic() - self._looked >= POLL_SECONDS:
                 self._look()
@@ -58,13 +58,13 @@ class LiveRuns:
 
 
 def _state_of(view: RunView) -> tuple[Any, ...]:
-    """Return what changes whenever there is something new."""
+    """Return values that change whenever the run has news."""
     return view.history.offset, view.status, view.latest_time
 
 
 @final
 class LivePage(ThreadingHTTPServer):
-    """A server of the page, on loopback. Port 0 is any free one."""
+    """An HTTP server of the page on loopback. Port 0 selects a free port."""
 
     daemon_threads = True
 
@@ -76,11 +76,11 @@ class LivePage(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Return the address of the page, with the token."""
+        """Return the URL of the page, with the token."""
         return f"http://127.0.0.1:{self.server_port}/?token={self.token}"
 
     def server_close(self) -> None:
-        """Let go of the port, and end what is sent to readers."""
+        """Close the port, and end the streams to readers."""
         self.closing.set()
         super().server_close()
 
@@ -90,7 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: LivePage
 
     def do_GET(self) -> None:
-        """Answer with the page, or with news of it for as long as the reader stays."""
+        """Send the page, or a stream of its updates until the reader disconnects."""
         parts = urlsplit(self.path)
         given = parse_qs(parts.query).get("token", [""])[0]
         if not hmac.compare_digest(given.encode(), self.server.token.encode()):
@@ -104,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"There is no such page.")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing: the terminal is for the user, and paths have the token."""
+        """Log nothing: the terminal is for the user, and paths contain the token."""
 
     def _answer(self, status: HTTPStatus, kind: str, content: bytes) -> None:
         self._begin(status, kind)
@@ -139,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(f"event: {kind}\ndata: {json.dumps(value)}\n\n".encode())
 
     def handle(self) -> None:
-        """Answer until the reader leaves, which is no error."""
+        """Handle requests until the reader disconnects, which is not an error."""
         try:
             super().handle()
         except (BrokenPipeError, ConnectionResetError):

@@ -1,16 +1,16 @@
-"""Texts and spans of time of a run, of which there is a limited number."""
+"""Notes and time spans of a run, limited in number."""
 
 from typing import final
 
 import msgspec
 
-#: Of more notes, the first half and the latest half stay.
+#: Most notes, and most spans; above it, those in the middle are left out or merged.
 MOST = 400
 
 
 @final
 class Note(msgspec.Struct, frozen=True):
-    """Something that happened: `kind` is that of the event."""
+    """A notable event; `kind` is the kind of the event."""
 
     kind: str
     elapsed: float
@@ -20,13 +20,13 @@ class Note(msgspec.Struct, frozen=True):
 
 @final
 class Notes(msgspec.Struct):
-    """The first notes and the latest ones."""
+    """The first notes and the latest ones of a run."""
 
     items: list[Note] = []
     left_out: int = 0
 
     def add(self, note: Note) -> None:
-        """Add a note; one from the middle leaves if there are too many."""
+        """Add a note; one from the middle is removed if there are too many."""
         if len(self.items) >= MOST:
             del self.items[MOST // 2]
             self.left_out += 1
@@ -35,9 +35,9 @@ class Notes(msgspec.Struct):
 
 @final
 class Span(msgspec.Struct):
-    """A time in which a job was in one phase: "starting", "training" or "stopped".
+    """A time span in which a job was in one phase: "starting", "training" or "stopped".
 
-    Times are elapsed seconds. What is stopped takes no time: the line ends, and resumes later.
+    Times are elapsed seconds, which do not count the time between "stopped" and a resumed part.
     """
 
     phase: str
@@ -47,18 +47,18 @@ class Span(msgspec.Struct):
 
 @final
 class Spans(msgspec.Struct):
-    """What the job was doing when."""
+    """The phases of a job over time."""
 
     items: list[Span] = []
 
     def enter(self, phase: str, elapsed: float) -> None:
-        """Begin a phase, and end the one before."""
+        """End the current phase, and begin another."""
         self.reach(elapsed)
         if len(self.items) >= MOST:
             self.items[MOST // 2].end = self.items.pop(MOST // 2 + 1).end
         self.items.append(Span(phase, elapsed, elapsed))
 
     def reach(self, elapsed: float) -> None:
-        """Note that the phase lasts until now at least."""
+        """Extend the current phase to at least `elapsed`."""
         if self.items:
             self.items[-1].end = max(self.items[-1].end, elapsed)

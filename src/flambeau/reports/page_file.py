@@ -1,4 +1,4 @@
-"""The page of runs as a file."""
+"""The page of one or more runs as a file."""
 
 from collections.abc import Sequence
 from pathlib import Path

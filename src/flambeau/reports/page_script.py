@@ -1,4 +1,4 @@
-"""What a page does beyond showing: values under the pointer and, if it is live, new ones."""
+"""Scripts of a page: values under the pointer and, on a live page, updates."""
 
 #: Shows the values of all lines of a chart at the step or time under the pointer.
 CURSOR = """
@@ -46,7 +46,7 @@ document.addEventListener('pointermove', event => {
 });
 """
 
-#: Replaces what is shown whenever the server sends a new version of it.
+#: Replaces the main part of the page whenever the server sends a new version.
 LIVE = """
 const state = document.getElementById('connection');
 const source = new EventSource('events' + location.search);

@@ -1,6 +1,6 @@
-"""Texts of users as terminals may show them."""
+"""Sanitized text from users for terminals."""
 
 
 def printable(text: str) -> str:
-    """Return a text in one line, without characters that control a terminal."""
+    """Return a text as one line, with control characters replaced by spaces."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -7,17 +7,17 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-#: There are at most twice as many buckets.
+#: When there are more than twice this number of buckets, pairs are merged.
 BUCKETS = 500
-#: Points that wait until they are put into buckets together.
+#: Number of points that are put into buckets together.
 _PENDING = 512
 
 
 @final
 class Thinned(msgspec.Struct, frozen=True):
-    """One number over time: an entry for each bucket, or for each point if these are few.
+    """One number over time, with an entry for each bucket, or for each point if there are few.
 
-    `elapsed` (seconds) and `steps` are those of the bucket's last point.
+    `elapsed` (seconds) and `steps` are those of a bucket's last point.
     """
 
     elapsed: Array
@@ -39,8 +39,8 @@ class Thinned(msgspec.Struct, frozen=True):
 class Points(msgspec.Struct):
     """Several numbers (`names`) at points in time.
 
-    A bucket is a row: elapsed seconds, step, and for each name the least and the greatest number,
-    the sum and the count. Numbers that are not finite are in none of them.
+    A bucket is a row: elapsed seconds, step, and the least number, the greatest number, the sum and
+    the count of each name. Numbers that are not finite are ignored.
     """
 
     names: list[str]
@@ -62,7 +62,7 @@ class Points(msgspec.Struct):
                 self.points_per_bucket *= 2
 
     def thinned(self, name: str) -> Thinned:
-        """Return what is known of one of the numbers."""
+        """Return the thinned points of one of the numbers."""
         rows, width = self._with_pending(), len(self.names)
         place = 2 + self.names.index(name)
         lows, highs, sums, counts = (rows[:, place + part * width] for part in range(4))
@@ -71,7 +71,7 @@ class Points(msgspec.Struct):
         return Thinned(rows[known, 0], rows[known, 1], lows[known], highs[known], means)
 
     def _with_pending(self) -> Array:
-        """Return all buckets, with those of the pending points."""
+        """Return all buckets, including those of the pending points."""
         width = len(self.names)
         rows = self.buckets.reshape(-1, 2 + 4 * width)
         if not self.pending:
@@ -92,7 +92,7 @@ class Points(msgspec.Struct):
 
 
 def _halved(rows: Array) -> Array:
-    """Return buckets of two neighbours each; a last one without a neighbour stays as it is."""
+    """Merge pairs of neighbouring buckets; an odd last bucket stays as it is."""
     width = (rows.shape[1] - 2) // 4
     pairs = len(rows) // 2 * 2
     first, second = rows[:pairs:2], rows[1:pairs:2]

@@ -1,4 +1,4 @@
-"""The history of a run from its event log, also while the log grows."""
+"""Reading of a run's history from its event log, also while the log grows."""
 
 from pathlib import Path
 from typing import Any, Literal, final
@@ -20,25 +20,25 @@ _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
 
 @final
 class _Digest(msgspec.Struct):
-    """The history up to some event; `head` is how the log began."""
+    """The history up to some event; `head` is the start of the log, to identify it."""
 
     head: bytes
     history: History
-    #: Increases with each change of what a history holds; others are not read.
+    #: Incremented with each change of the fields of a history; other formats are not read.
     format: Literal[1] = 1
 
 
 def read_history(run: RunDirectory) -> History:
-    """Return the history of a run up to now; it is empty if nothing has happened yet."""
+    """Return the history of a run up to now; it is empty if there are no events yet."""
     history = _read_digest(run) or History()
     read_on(history, run)
     return history
 
 
 def read_on(history: History, run: RunDirectory) -> bool:
-    """Add the events that were written since; return whether there were any.
+    """Add the events written since the last read; return whether there were any.
 
-    A last line that is still being written is left for the next time.
+    An incomplete last line is left for the next read.
     """
     before = history.offset
     try:
@@ -75,19 +75,19 @@ def _add_line(history: History, line: bytes, path: Path) -> None:
 
 
 def write_digest(run: RunDirectory, history: History) -> None:
-    """Write the digest of a run's log, whose history this is."""
+    """Write the digest of a run's log from its history."""
     digest = _Digest(_head(run), history)
     write_atomically(run.digest, msgspec.msgpack.encode(digest, enc_hook=_to_bytes))
 
 
 def _read_digest(run: RunDirectory) -> History | None:
-    """Return the history up to the last digest; None if there is none that fits the log."""
+    """Return the history up to the last digest; None if no digest matches the log."""
     try:
         content = run.digest.read_bytes()
         digest = msgspec.msgpack.decode(content, type=_Digest, dec_hook=_from_bytes)
         fits = digest.head == _head(run) and digest.history.offset <= run.events.stat().st_size
     except (FileNotFoundError, msgspec.MsgspecError):
-        return None  # the log has everything that a digest has
+        return None  # the log contains everything that a digest does
     return digest.history if fits else None
 
 

@@ -1,6 +1,6 @@
-"""The page of a run, or of several that are compared.
+"""The HTML page of a run, or of several runs that are compared.
 
-All names, messages and settings on it are those of users, and escaped.
+All names, messages and settings on it come from users, and are escaped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,9 +44,9 @@ code { overflow-wrap: anywhere; background: var(--card); padding: .1rem .3rem;
 li { margin: .2rem 0; } main > h3, h2 + h3 { margin: 1.2rem 0 .4rem; }
 """
 )
-#: Servers and workers that have a line each.
+#: Most servers, and most workers, that have their own line.
 _LINES = 7
-#: Metrics and own numbers that have a picture each; the others are named.
+#: Most metrics, and most scalars, that have a chart; the others are only named.
 _PICTURES = 24
 
 
@@ -67,7 +67,7 @@ def run_page(runs: Sequence[RunView], *, live: bool = False) -> str:
 
 
 def main_part(runs: Sequence[RunView]) -> str:
-    """Return what of the page changes while a run is live."""
+    """Return the part of the page that changes while a run is live."""
     return "\n".join(_one(runs[0]) if len(runs) == 1 else _several(runs))
 
 
@@ -102,7 +102,7 @@ def _several(runs: Sequence[RunView]) -> Iterator[str]:
 
 
 def _names(runs: Sequence[RunView]) -> list[str]:
-    """Return what to call each run: its name, or its path if several have that name."""
+    """Return a label for each run: its name, or its path if several runs have that name."""
     names = [run.name for run in runs]
     return [
         name if names.count(name) == 1 else str(run.directory.path)
@@ -153,7 +153,7 @@ def _advice(run: RunView) -> Iterator[str]:
 
 
 def _training(runs: Sequence[RunView]) -> list[str]:
-    """Return charts of loss, metrics, speed, learning rate and the user's own numbers."""
+    """Return charts of loss, metrics, speed, learning rate, step time and the user's scalars."""
     names = _names(runs)
 
     def lines(series: str) -> list[Line]:

@@ -1,4 +1,4 @@
-"""A run as its files describe it: what was asked, what has happened, and how it ended."""
+"""A run as its files describe it: its settings, history and report."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -15,23 +15,23 @@ from flambeau.errors import RunDirectoryError
 from flambeau.reports.history import Best, History
 from flambeau.reports.reading import read_history, read_on
 
-#: Folders below one that is searched for runs.
+#: Depth of the search for runs below a folder.
 _DEPTH = 3
 
 
 @final
 @dataclass(frozen=True)
 class RunView:
-    """A run at one moment; nothing in its directory is changed.
+    """A read-only view of a run at one time.
 
-    `report` is None until a job has ended. `settings` are plain values.
+    `report` is None until the job has ended. `settings` are plain values.
     """
 
     directory: RunDirectory
     settings: Mapping[str, Any]
     report: Mapping[str, Any] | None
     in_use: bool
-    #: What an earlier view has read of the run's events.
+    #: The history that an earlier view has read; this view continues it.
     earlier: History | None = None
 
     @property
@@ -41,7 +41,7 @@ class RunView:
 
     @cached_property
     def history(self) -> History:
-        """Return what has happened."""
+        """Return the history of the run up to now."""
         if self.earlier is None:
             return read_history(self.directory)
         read_on(self.earlier, self.directory)
@@ -49,18 +49,18 @@ class RunView:
 
     @cached_property
     def model(self) -> str:
-        """Return the name of the model: that of its class or function, or of a file with it."""
+        """Return the name of the model: of its class or function, or of the file with it."""
         model, index = self.settings.get("model") or {}, self.directory.code / "index.json"
         path = model.get("path") or model.get("value") or ""
         if not model.get("path") and index.is_file():
             path = json.loads(index.read_bytes()).get("model", {}).get("type", path)
-        if path == "flambeau.models:build":  # ours, by their names
+        if path == "flambeau.models:build":  # a model of the library, by its name
             path = model["args"].get("name", path)
         return str(path).replace(":", ".").rpartition(".")[2]
 
     @cached_property
     def best(self) -> Best | None:
-        """Return the best evaluation, as the run has marked it."""
+        """Return the best evaluation that the run has recorded."""
         found = best(self.directory)
         if found is None or found.get("value") is None:
             return None
@@ -68,15 +68,15 @@ class RunView:
 
     @property
     def latest_time(self) -> float:
-        """Return when the run was last heard of, in seconds since 1970."""
+        """Return the time of the latest sign of activity, in seconds since 1970."""
         if self.report is not None:
             return self.directory.report.stat().st_mtime
         return self.history.latest or self.directory.job_file.stat().st_mtime
 
     @property
     def status(self) -> str:
-        """Return "running", how the job ended, or "interrupted" if it could not say so itself."""
-        if self.report is not None:  # a job that begins removes it
+        """Return "running", how the job ended, or "interrupted" if it ended without a report."""
+        if self.report is not None:  # a starting job removes the report
             return str(self.report["status"])
         if self.in_use:
             return "running" if self.history.job else "starting"
@@ -86,7 +86,7 @@ class RunView:
 
     @property
     def strategy(self) -> str:
-        """Return the strategy and, with servers, how far workers may drift apart."""
+        """Return the strategy and, with servers, the consistency of workers."""
         strategy = self.settings.get("strategy") or {}
         kind = strategy.get("kind", "all_reduce").replace("_", " ")
         consistency = strategy.get("consistency")
@@ -116,13 +116,13 @@ class RunView:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Return those of the last evaluation that are finite."""
+        """Return the finite metrics of the last evaluation."""
         found = (self.report or {}).get("metrics") or self.history.latest_metrics
         return {name: value for name, value in found.items() if value is not None}
 
     @property
     def rows_per_second(self) -> float | None:
-        """Return the mean of the whole job or, while it runs, the latest speed."""
+        """Return the mean speed of the whole job or, while it runs, the latest speed."""
         if self.report and "rows_per_second" in self.report:
             return float(self.report["rows_per_second"])
         progress = self.history.progress
@@ -130,14 +130,14 @@ class RunView:
 
     @cached_property
     def flat_settings(self) -> dict[str, Any]:
-        """Return settings by dotted name; those that are not set are left out."""
+        """Return settings by dotted name, without those that are not set."""
         return dict(leaves(self.settings))
 
 
 def open_run(path: str | Path, earlier: RunView | None = None) -> RunView:
-    """Return the run in a directory; of its events only those after an `earlier` view are read.
+    """Return the run in a directory; with an `earlier` view, read only the events after it.
 
-    The earlier view's history becomes that of the new one.
+    The new view takes over the history of the earlier one.
     """
     run = RunDirectory(path)
     if not run.job_file.is_file():

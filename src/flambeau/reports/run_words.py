@@ -1,4 +1,4 @@
-"""What a run was and how it ended in two sentences, and what may be done next."""
+"""A summary of a run in two sentences, advice, and next commands."""
 
 import shlex
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from flambeau.reports.drawing import number, percent
 from flambeau.reports.run_view import RunView
 from flambeau.reports.step_seconds import share_of
 
-#: Shares of a step's time from which on something is said about them.
+#: Shares of a step's time above which advice is given.
 _MUCH_DATA, _MUCH_WAIT = 0.3, 0.4
 _MOST_METRICS = 4
 
 
 def sentences(run: RunView) -> str:
-    """Return what the run is, and how it ended or how far it is."""
+    """Return sentences about what the run trains, and how far it is or how it ended."""
     return f"{_what(run)} {_how(run)}"
 
 
@@ -70,7 +70,7 @@ def _progress(run: RunView) -> str:
 
 
 def _steps_per_second(run: RunView) -> float | None:
-    """Return the speed of late: over the last tenth of what is known."""
+    """Return the recent speed: over the last tenth of the known points."""
     found = run.history.numbers.thinned("loss")
     if len(found) < 2:
         return None
@@ -87,7 +87,7 @@ def _outcome(run: RunView) -> str:
 
 
 def advice(run: RunView) -> Iterator[str]:
-    """Yield what stands out, each with what may be done about it."""
+    """Yield the problems that stand out, each with a remedy."""
     history = run.history
     if history.loss_lost is not None:
         yield (
@@ -114,7 +114,7 @@ def advice(run: RunView) -> Iterator[str]:
 
 
 def next_commands(run: RunView) -> list[tuple[str, str]]:
-    """Return commands with what each is for."""
+    """Return useful next commands, each with its purpose."""
     place = shlex.quote(str(run.directory.path))
     which = "best" if run.best is not None else "latest"
     if run.status in ("running", "starting"):

@@ -1,4 +1,4 @@
-"""What servers and their clients have counted, over the time of a run."""
+"""Counts of servers and their clients over the time of a run."""
 
 import math
 from collections import Counter
@@ -13,13 +13,13 @@ from flambeau.reports.points import Points
 SERVER_NUMBERS = ["pulls_per_second", "pushes_per_second", "staleness_mean"]
 CLIENT_NUMBERS = ["pull_seconds_p50", "pull_seconds_p99"]
 TABLE_NUMBERS = ["rows", "bytes"]
-#: Servers and workers that have curves; of the others, only the latest numbers are kept.
+#: Most servers, and most workers, with curves; above it, only the latest numbers are kept.
 WITH_CURVES = 64
 
 
 @final
 class LatestCounts(msgspec.Struct):
-    """The last event of a server or of a worker, and its numbers over time."""
+    """The latest event of a server or a worker, and its numbers over time."""
 
     points: Points
     time: float = 0.0
@@ -28,7 +28,7 @@ class LatestCounts(msgspec.Struct):
     sums: tuple[int, int, int, int] = (0, 0, 0, 0)
     #: Of a server: rows and bytes of its tables.
     sizes: tuple[int, int] = (0, 0)
-    #: Of the processes that had this place before.
+    #: Of a server: staleness counts of the processes that it replaced.
     earlier_staleness: dict[int, int] = {}
 
 
@@ -48,7 +48,7 @@ class ServerRecord(msgspec.Struct):
             latest = self.servers[fields["shard"]] = LatestCounts(Points(SERVER_NUMBERS))
         sums, seconds = _sums(fields), event.time - latest.time
         pulls, pushes, gradients, lateness = map(int.__sub__, sums, latest.sums)
-        if pulls < 0 or pushes < 0:  # another process, which counts from 0
+        if pulls < 0 or pushes < 0:  # a replacement process counts from 0
             staleness = Counter(latest.earlier_staleness)
             staleness.update(_histogram(latest.fields))
             latest.earlier_staleness = dict(staleness)
@@ -78,7 +78,7 @@ class ServerRecord(msgspec.Struct):
         return tables_in(latest.fields for latest in self.servers.values())
 
     def staleness(self) -> dict[int, int]:
-        """Return how many gradients were late by how many updates."""
+        """Return the number of gradients by staleness (updates), over all shards."""
         total: Counter[int] = Counter()
         for latest in self.servers.values():
             total.update(latest.earlier_staleness)

@@ -1,4 +1,4 @@
-"""Python stacks of a job's processes, from what faulthandler has printed."""
+"""Python stacks of a job's processes, parsed from the output of faulthandler."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,18 +11,18 @@ _HEAD = re.compile(
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
 _ANNOUNCED = re.compile(r"the Python stacks of (?P<who>[\w ]+) follow")
 
-#: A stack is its lines, the innermost call first.
+#: The lines of a stack, innermost call first.
 Stack = tuple[str, ...]
 
 
 def announced(events: Iterable[Event]) -> list[str]:
-    """Return the processes whose stacks are to come, such as `worker 0`."""
+    """Return the processes whose stacks will follow, such as `worker 0`."""
     texts = (str(event.fields["text"]) for event in events if event.kind == "warning")
     return [found["who"] for text in texts if (found := _ANNOUNCED.match(text))]
 
 
 def stacks_by_process(events: Iterable[Event]) -> dict[str, list[tuple[bool, Stack]]]:
-    """Return the stacks of each process: whether it is the main thread's, and its lines."""
+    """Return the stacks of each process: whether each is the main thread's, and its lines."""
     printed: dict[str, list[str]] = {}
     for event in events:
         if event.kind == "log":
@@ -47,9 +47,9 @@ def _stacks(lines: Sequence[str]) -> list[tuple[bool, Stack]]:
 def grouped(
     stacks: dict[str, list[tuple[bool, Stack]]], *, all_threads: bool = False
 ) -> list[tuple[list[str], Stack]]:
-    """Return each different stack with the processes that have it, the most frequent first.
+    """Return each distinct stack with the processes that have it, the most frequent first.
 
-    Without `all_threads`, only those of main threads, which signals are delivered to.
+    Without `all_threads`, only stacks of main threads, which receive signals, are included.
     """
     groups: dict[Stack, dict[str, int]] = {}
     for who, found in sorted(stacks.items(), key=lambda item: _natural(item[0])):

@@ -1,10 +1,10 @@
-"""Where the time of a step went, by worker."""
+"""Time of a step by part and by worker."""
 
 from collections.abc import Mapping
 
 from flambeau.reports.run_view import RunView
 
-#: Parts of a step in the order in which they are shown, and what they are.
+#: Parts of a step in display order, and their meanings.
 PARTS = {
     "data": "waiting for rows",
     "dense": "forward, backward, all-reduce and optimizer",
@@ -16,9 +16,9 @@ PARTS = {
 
 
 def step_seconds(run: RunView) -> dict[str, Mapping[str, float]]:
-    """Return mean seconds of a step by part, for each worker and for all; empty if unknown.
+    """Return the mean seconds per step of each part, by worker and for all; empty if unknown.
 
-    While a job runs, it is what workers have reported of late.
+    While a job runs, these are the latest reports of the workers.
     """
     report = run.report or {}
     by_worker = report.get("by_worker") or dict(sorted(run.history.workers.items()))
@@ -40,14 +40,14 @@ def step_seconds(run: RunView) -> dict[str, Mapping[str, float]]:
 
 
 def _mean(each: dict[str, Mapping[str, float]], steps: dict[str, int]) -> dict[str, float]:
-    """Return the mean over the steps of all workers."""
+    """Return the mean of each part over the steps of all workers."""
     total = sum(steps.values()) or 1
     parts = next(iter(each.values()))
     return {part: sum(each[name][part] * steps[name] for name in each) / total for part in parts}
 
 
 def share_of(run: RunView, part: str) -> float:
-    """Return the share that a part has in the time of a step; 0 if it is unknown."""
+    """Return a part's share of the time of a step; 0 if it is unknown."""
     known = step_seconds(run)
     if not known:
         return 0.0

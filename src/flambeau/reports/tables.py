@@ -1,4 +1,4 @@
-"""Numbers of a run as tables of a page, and bars beside them."""
+"""HTML tables and bars of a run's numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -9,7 +9,7 @@ from flambeau.reports.drawing import caption, number, percent, svg
 from flambeau.reports.run_view import RunView
 from flambeau.reports.step_seconds import PARTS, step_seconds
 
-#: Values of settings are cut.
+#: Most characters of a value; longer ones are truncated.
 _CHARACTERS = 200
 _BARS = 24
 _KINDS = {
@@ -34,7 +34,7 @@ td.text:last-child { white-space: normal; overflow-wrap: anywhere; width: 70%; }
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], text_from: int = 99) -> str:
-    """Return a table; cells from column `text_from` on are running text."""
+    """Return an HTML table; columns from index `text_from` are left-aligned text."""
 
     def cells(kind: str, values: Sequence[Any]) -> str:
         texts = [' class="text"' if place >= text_from else "" for place in range(len(values))]
@@ -59,7 +59,7 @@ def lines_table(title: str, names: Sequence[str], lines: Mapping[str, Sequence[A
 
 
 def time_bars(run: RunView) -> str:
-    """Return where the time of a step went; the slowest worker is marked."""
+    """Return bars of a step's time by part and worker; the slowest worker is marked."""
     known = step_seconds(run)
     if not known:
         return ""
@@ -101,12 +101,12 @@ def _stack(name: str, parts: Mapping[str, float], longest: float) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """Return the time of a step or request."""
+    """Return a short time as text, in seconds or milliseconds."""
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 
 
 def staleness_bars(histogram: Mapping[int, int]) -> str:
-    """Return how many gradients were how late."""
+    """Return a histogram of the staleness of gradients."""
     if not histogram:
         return ""
     last = max(histogram)
@@ -141,7 +141,7 @@ def staleness_bars(histogram: Mapping[int, int]) -> str:
 
 
 def rows_table(run: RunView) -> str:
-    """Return what became of the rows."""
+    """Return a table of the rows of data by outcome."""
     rows = (run.report or {}).get("rows")
     if not rows:
         return ""
@@ -159,7 +159,7 @@ def rows_table(run: RunView) -> str:
 
 
 def notes_table(run: RunView) -> str:
-    """Return lost processes, restarts, exceptions and warnings, the latest last."""
+    """Return a table of lost processes, restarts, exceptions and warnings, the latest last."""
     notes = [note for note in run.history.notes.items if note.kind != "job_end"]
     if not notes:
         return ""

@@ -1,4 +1,4 @@
-"""A run as one frame of a terminal: how far it is, curves, workers, servers, what went wrong."""
+"""A run as one frame of a terminal: progress, curves, workers, servers and problems."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from flambeau.reports.run_view import RunView
 from flambeau.reports.run_words import sentences
 from flambeau.reports.tables import milliseconds
 
-#: What workers can be sorted by.
+#: Sort keys of workers.
 Order = Literal["rank", "time", "wait", "memory"]
 ORDERS: tuple[Order, ...] = ("rank", "time", "wait", "memory")
 
@@ -30,7 +30,7 @@ _STYLES = {"worker_lost": "red", "exception": "red", "restart": "yellow", "warni
 
 
 def frame(run: RunView, order: Order = "rank", rows: int = 40) -> RenderableType:
-    """Return the frame; of workers and servers together at most about `rows` are shown."""
+    """Return the frame, with at most `rows` workers and half as many servers."""
     title = Text.assemble((printable(run.name), "bold"), f"  {run.status.replace('_', ' ')}")
     parts: list[RenderableType] = [
         Panel(Text(printable(sentences(run))), title=title, title_align="left")
@@ -41,7 +41,7 @@ def frame(run: RunView, order: Order = "rank", rows: int = 40) -> RenderableType
 
 
 def sparkline(values: Array, width: int = _CURVE) -> str:
-    """Return numbers as a line of blocks; each stands for the mean of some neighbours."""
+    """Return numbers as a line of blocks, each for the mean of some neighbours."""
     if not len(values):
         return ""
     means = [float(part.mean()) for part in np.array_split(values, min(width, len(values)))]

@@ -1,4 +1,4 @@
-"""What happened when, as lanes along the time of a job."""
+"""Events of a job over time, as lanes."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -19,15 +19,15 @@ STYLE = """
 .ticks span:first-child { transform: none; }
 """
 
-#: Notes that are marks in the lane of trouble.
+#: Kinds of notes that are marked in the lane of trouble.
 TROUBLE = ("worker_lost", "restart", "exception")
 _WIDTH = 1000.0
-#: The least width of a mark.
+#: Minimum width of a mark.
 _MARK = 4.0
 
 
 def timeline(history: History) -> str:
-    """Return the lanes; an empty text if nothing has happened yet."""
+    """Return the lanes; an empty text if there are no events yet."""
     if history.began is None or history.elapsed <= 0:
         return ""
     along = time_scale(history.elapsed, 0, _WIDTH)

@@ -1,1 +1,1 @@
-"""What runs in a child process: worker, server, evaluator, function, script, predictor."""
+"""Roles of child processes: worker, server, evaluator, predictor, preparer, function, script."""

@@ -1,4 +1,4 @@
-"""The worker role when workers run free: tasks come from the coordinator, one after the other."""
+"""The role of an asynchronous worker, which requests tasks from the coordinator one by one."""
 
 import time
 from typing import Any
@@ -31,7 +31,7 @@ from flambeau.training.milestones import Milestones
 from flambeau.training.position import Position
 from flambeau.training.task_feed import TaskFeed
 
-#: AUC is exact up to so many rows, since scores of all workers pass through the coordinator.
+#: AUC is exact up to this many rows, since scores of all workers pass through the coordinator.
 EXACT_ROWS = 200_000
 
 
@@ -42,7 +42,7 @@ def work_async(
     device: torch.device,
     site: Site,
 ) -> dict[str, Any]:
-    """Train until everything is done; the summary that goes into the result."""
+    """Train until all work is done; return the summary for the result."""
     context = WorkerContext(settings, run, coordinator, CoordinatorGroup(coordinator), device, site)
     return AsyncWorker(context).run()
 
@@ -55,7 +55,7 @@ class AsyncWorker:
         self._build = WorkerBuilder(context)
 
     def run(self) -> dict[str, Any]:
-        """Build everything, send the coordinator what there is to do, train, and summarise."""
+        """Build everything, send the coordinator the plan data, train, and summarise."""
         settings, context, build = self._settings, self._context, self._build
         group, coordinator = context.group, context.coordinator
         assert isinstance(group, CoordinatorGroup)
@@ -108,7 +108,7 @@ class AsyncWorker:
 
     def _announce(self, source: Source, total: int | None, state: TrainingState | None) -> None:
         if self._context.coordinator.spec.attempt:
-            return  # it takes another's place; the job has begun long ago
+            return  # a replacement of another worker: the job has already begun
         rows = {"train_rows": len(source)} if isinstance(source, IndexedSource) else {}
         step, trained = 0, 0
         if state is not None:
@@ -129,7 +129,7 @@ class AsyncWorker:
         spec, progress = self._context.coordinator.spec, milestones.dump()
         before = None
         if state is not None:
-            # Early stopping may have ended the run: then it does not train on.
+            # Early stopping may have ended the run: then training does not continue.
             before = {**state.extra["plan"], "over": milestones.finished_early}
         if isinstance(source, IterableSource):
             return PlanData(spec, "shares", [spec.world], before, None, progress)
@@ -144,7 +144,7 @@ class AsyncWorker:
         return PlanData(spec, "shards", [shard.rows for shard in shards], before, homes, progress)
 
     def _batches(self, source: Source) -> int | None:
-        """Batches of an epoch, if that can be known."""
+        """Return the number of batches of an epoch; None if it cannot be known."""
         size, drop = self._settings.batch_size, self._settings.loading.drop_last
         if isinstance(source, IterableSource):
             return None

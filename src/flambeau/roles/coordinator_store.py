@@ -1,4 +1,4 @@
-"""The store of torch.distributed, kept by the coordinator."""
+"""A store for torch.distributed, kept by the coordinator."""
 
 import itertools
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ _Answer = tuple[int, list[bytes]]
 
 
 class StoreChannel(Protocol):
-    """The connection to the process that keeps the keys: of a role, or of a rank of Horovod's."""
+    """A connection to the process that keeps the keys, of a role or of a Horovod rank."""
 
     @property
     def spec(self) -> Any:
-        """Which generation this is."""
+        """Spec with the generation of this process."""
 
     def send(self, message: Any, buffers: Sequence[Any] = ()) -> None:
         """Queue a request."""
@@ -36,13 +36,13 @@ class StoreChannel(Protocol):
 
 @final
 class CoordinatorStore(Store):
-    """Keys that all workers of a generation see. Its methods may be called by any thread.
+    """Keys that all workers of a generation share. Its methods may be called by any thread.
 
-    Keep a reference as long as torch uses it: torch holds no more than the C++ part. Queues are not
+    Keep a reference as long as torch uses it: torch holds only the C++ part. Queues are not
     supported, as in most stores of torch.
     """
 
-    #: Kept by torch.
+    #: Stored by torch.
     timeout: timedelta
 
     def __init__(self, coordinator: StoreChannel, timeout: timedelta) -> None:
@@ -58,23 +58,23 @@ class CoordinatorStore(Store):
         self.multi_set([key], [value])
 
     def get(self, key: str) -> bytes:
-        """Return the value of a key, for which it waits."""
+        """Wait for a key and return its value."""
         return self.multi_get([key])[0]
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
-        """Wait until all keys are there."""
+        """Wait until all keys exist."""
         self._ask("wait", keys, timeout=timeout)
 
     def add(self, key: str, value: int) -> int:
-        """Add to a number, which is 0 before; return the sum."""
+        """Add to a number, 0 if the key is new; return the sum."""
         return self._ask("add", [key], amount=value)[0]
 
     def append(self, key: str, value: str | bytes) -> None:
-        """Add to the end of a value, which is empty before."""
+        """Append to a value, empty if the key is new."""
         self._ask("append", [key], [value])
 
     def check(self, keys: list[str]) -> bool:
-        """Return whether all keys are there."""
+        """Return whether all keys exist."""
         return bool(self._ask("check", keys)[0])
 
     def compare_set(
@@ -88,11 +88,11 @@ class CoordinatorStore(Store):
         self._ask("set", keys, values)
 
     def multi_get(self, keys: list[str]) -> list[bytes]:
-        """Return the values of all keys, for which it waits."""
+        """Wait for all keys and return their values."""
         return self._ask("get", keys)[1]
 
     def delete_key(self, key: str) -> bool:
-        """Remove a key; return whether it was there."""
+        """Remove a key; return whether it existed."""
         return bool(self._ask("delete", [key])[0])
 
     def num_keys(self) -> int:
@@ -139,7 +139,7 @@ class CoordinatorStore(Store):
             del self._asked[number]
 
     def _answered(self, reply: StoreReply, buffers: Sequence[Any]) -> None:
-        """Take in a reply, in the link's thread; one that nobody waits for any more is dropped."""
+        """Process a reply in the connection's thread; drop it if its request has timed out."""
         answer = self._asked.get(reply.number)
         if answer is None:
             return
@@ -150,7 +150,7 @@ class CoordinatorStore(Store):
 
 
 def _check_sizes(keys: list[str], values: list[bytes]) -> None:
-    """Raise for what no message may carry; the coordinator checks what it keeps."""
+    """Raise if a request is too large for a message; the coordinator limits what it keeps."""
     if len(keys) > MAX_KEYS_AT_ONCE or any(len(value) > MAX_VALUE_BYTES for value in values):
         largest = max(map(len, values), default=0)
         raise DistStoreError(

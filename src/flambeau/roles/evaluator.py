@@ -11,7 +11,7 @@ from flambeau.runs.follower import Follower
 
 
 def follow_run(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
-    """The evaluator role of a job: follow until the workers are done and all is evaluated."""
+    """Evaluate checkpoints until the workers are done and all checkpoints are evaluated."""
     payload = child.payload
     assert isinstance(payload, TrainingPayload)
     settings, run = JobSettings.parse(payload.settings), RunDirectory(child.site.run_dir)

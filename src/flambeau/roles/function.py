@@ -1,4 +1,4 @@
-"""The role behind `flambeau.run`: call a function on every process and hand back its result."""
+"""The role behind `flambeau.run`: calls a function in every process and returns its result."""
 
 import os
 import pickle
@@ -18,9 +18,9 @@ from flambeau.roles.process_group import (
 
 
 def call(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
-    """Load the function from the inherited descriptor, call it, write the result to ours.
+    """Load the function from its inherited descriptor, call it, and write the result to another.
 
-    Far from the driver both travel with the messages.
+    Where descriptors of the driver cannot be inherited, both are sent in messages.
     """
     set_rank_variables(coordinator)
     given = child.payload
@@ -38,7 +38,7 @@ def call(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
 
 
 def store(descriptor: int, value: Any) -> None:
-    """Write a value into an anonymous file that the driver, or a child, holds too."""
+    """Write a value to an anonymous file that the driver, or a child, has open, too."""
     with os.fdopen(os.dup(descriptor), "wb") as file:
         file.seek(0)
         cloudpickle.dump(value, file)
@@ -46,7 +46,7 @@ def store(descriptor: int, value: Any) -> None:
 
 
 def load(descriptor: int) -> Any:
-    """Read a value from an anonymous file. Only our own processes can have written it."""
+    """Read a value from an anonymous file, which only our own processes can have written."""
     with os.fdopen(os.dup(descriptor), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         return pickle.loads(os.pread(file.fileno(), size, 0))

@@ -1,4 +1,4 @@
-"""The first code of every role: `python -m flambeau.roles.main FD`."""
+"""The entry point of every role: `python -m flambeau.roles.main FD`."""
 
 import importlib
 import os
@@ -26,7 +26,7 @@ _LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "gloo", "
 
 
 def main(pipe: int) -> int:
-    """Run one role to its end; the exit code of the process."""
+    """Run one role to its end; return the exit code of the process."""
     child = attach(pipe)
     _use_interface(child.site.host)
     coordinator = CoordinatorClient(
@@ -70,7 +70,7 @@ def _failure(child: ChildSpec, error: BaseException) -> RoleFailed:
         message=known or message,
         traceback=users_traceback(error) if known is None else "",
         whole_traceback=whole_traceback(error),
-        # Trying again helps with none of these; the same part raises the same again.
+        # A restart helps with none of these; the same part would raise the same error again.
         user_error=isinstance(error, UserError | JobFailedError)
         or child.spec.role.takes_parts
         or (known is not None and not ours)
@@ -97,6 +97,6 @@ if __name__ == "__main__":
     sys.stdout.flush()
     sys.stderr.flush()
     if threading.active_count() > 1:
-        # Threads of libraries must not keep a role alive that has reported its end.
+        # Threads of libraries must not keep alive a role that has reported its end.
         os._exit(code)
     sys.exit(code)

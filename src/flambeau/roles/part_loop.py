@@ -11,8 +11,8 @@ from flambeau.coordination.task_messages import PartAssigned, PartProgress, Task
 
 REPORT_SECONDS = 0.2
 
-#: Works on the part of a number, calls the function with each number of rows that are done, and
-#: returns the part's result.
+#: A function that works on the part with a number, calls its second argument with numbers of
+#: finished rows, and returns the part's result.
 Work = Callable[[int, Callable[[int], None]], bytes]
 
 
@@ -32,7 +32,7 @@ def work_on_parts(coordinator: CoordinatorClient, work: Work) -> int:
 def _next_part(
     coordinator: CoordinatorClient, assigned: "queue.SimpleQueue[int | None]"
 ) -> int | None:
-    # No timeout: another process may need any time for its part, and if the driver ends, the
+    # No timeout: another process may take any time for its part, and if the driver ends, the
     # agent ends this process.
     coordinator.send(TaskRequest(coordinator.spec))
     return assigned.get()
@@ -40,14 +40,14 @@ def _next_part(
 
 @final
 class _RowCount:
-    """The rows of a part that are done, reported a few times a second."""
+    """The number of finished rows of a part, reported a few times per second."""
 
     def __init__(self, coordinator: CoordinatorClient, part: int) -> None:
         self._coordinator, self._part = coordinator, part
         self._rows, self._sent = 0, time.monotonic()
 
     def add(self, rows: int) -> None:
-        """Count a batch."""
+        """Add the rows of a batch."""
         self._rows += rows
         self._coordinator.mark()
         if time.monotonic() - self._sent > REPORT_SECONDS:
@@ -55,6 +55,6 @@ class _RowCount:
             self._coordinator.send(PartProgress(self._coordinator.spec, self._part, self._rows))
 
     def complete(self, result: bytes) -> None:
-        """Report that all of the part is done."""
+        """Report that the part is complete."""
         done = PartProgress(self._coordinator.spec, self._part, self._rows, complete=True)
         self._coordinator.send(done, [result] if result else [])

@@ -18,12 +18,13 @@ from flambeau.runs.export_prediction import ExportPrediction
 from flambeau.runs.prediction import Prediction, counted
 from flambeau.runs.trained_run import load_model, open_given
 
-#: Works on a part, calls the function with the rows of each batch, and returns the part's result.
+#: A function that works on a part, calls its second argument with the number of rows of each
+#: batch, and returns the part's result.
 PartWork = Callable[[Part, Callable[[int], None]], bytes]
 
 
 def predict_parts(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
-    """Work on the parts that the coordinator assigns; the summary says how many that were."""
+    """Predict or evaluate the parts that the coordinator assigns; return their number."""
     payload = child.payload
     if isinstance(payload, ExportPayload):
         write = _export_prediction(payload)
@@ -43,7 +44,7 @@ def predict_parts(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str,
 def _prediction(
     payload: PredictorPayload, run: RunDirectory, settings: JobSettings, source: Source
 ) -> PartWork:
-    """Write the predictions of each part into its file."""
+    """Return a function that writes the predictions of a part to its file."""
     assert payload.out is not None
     folder = Path(payload.out)
     prediction = Prediction(run, settings, payload.checkpoint, source, payload.batch_size)
@@ -56,7 +57,7 @@ def _prediction(
 
 
 def _export_prediction(payload: ExportPayload) -> PartWork:
-    """Write the predictions of an export for each part into its file."""
+    """Return a function that writes an export's predictions of a part to its file."""
     source = pickle.loads(payload.source)
     prediction = ExportPrediction(
         Path(payload.export), source, payload.batch_size, trust=payload.trust
@@ -73,7 +74,7 @@ def _export_prediction(payload: ExportPayload) -> PartWork:
 def _evaluation(
     payload: PredictorPayload, run: RunDirectory, settings: JobSettings, source: Source
 ) -> PartWork:
-    """Return the state of the metrics of each part."""
+    """Return a function that returns the state of the metrics of a part."""
     model = load_model(run, settings, payload.checkpoint)
     return Evaluation(run, settings, model, source, tuple(payload.metrics)).part_state
 

@@ -1,4 +1,4 @@
-"""The preparer role: does pieces of the preparation of features, one after the other."""
+"""The preparer role: works on pieces of a feature preparation, one after the other."""
 
 import os
 import pickle
@@ -19,7 +19,7 @@ from flambeau.roles.part_loop import work_on_parts
 
 
 def prepare_parts(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
-    """Do the pieces that the coordinator assigns; the summary says how many that were."""
+    """Work on the pieces that the coordinator assigns; return their number."""
     payload = child.payload
     assert isinstance(payload, PreparerPayload)
     job: Preparation

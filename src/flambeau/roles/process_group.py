@@ -1,4 +1,4 @@
-"""Joining torch.distributed, by way of the coordinator."""
+"""The process group of torch.distributed, formed through the coordinator."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ TIMEOUT = timedelta(minutes=30)
 
 
 def set_rank_variables(coordinator: CoordinatorClient) -> None:
-    """Set what torch scripts expect of a launcher, except the address of a store."""
+    """Set the variables that torch scripts expect of a launcher, except the store's address."""
     spec = coordinator.spec
     os.environ.update(
         RANK=str(spec.rank),
@@ -30,7 +30,7 @@ def set_rank_variables(coordinator: CoordinatorClient) -> None:
 
 @contextmanager
 def process_group(coordinator: CoordinatorClient, backend: str) -> Iterator[None]:
-    """torch.distributed ready for use among all workers of this generation."""
+    """Initialise torch.distributed among all workers of this generation; destroy it at the end."""
     coordinator.wait_until_all_joined()
     store = CoordinatorStore(coordinator, TIMEOUT)
     dist.init_process_group(
@@ -41,7 +41,7 @@ def process_group(coordinator: CoordinatorClient, backend: str) -> Iterator[None
         timeout=TIMEOUT,
     )
     if backend == "gloo":
-        # Who has nothing to say to the others could end before all of them are connected to it.
+        # A process that sends nothing could exit before all others are connected to it.
         dist.barrier()
     try:
         yield
@@ -50,7 +50,7 @@ def process_group(coordinator: CoordinatorClient, backend: str) -> Iterator[None
 
 
 def pick_device(setting: str, local_rank: int) -> torch.device:
-    """The device of a worker: its own GPU if there is one (and it may be used), or the CPU."""
+    """Return a worker's device: its own GPU if there is one and it may be used, or the CPU."""
     if setting == "cpu" or (setting == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -61,5 +61,5 @@ def pick_device(setting: str, local_rank: int) -> torch.device:
 
 
 def backend_of(device: torch.device) -> str:
-    """nccl for GPUs, gloo for the rest."""
+    """Return the backend of a device: nccl for GPUs, gloo otherwise."""
     return "nccl" if device.type == "cuda" else "gloo"

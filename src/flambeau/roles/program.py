@@ -1,4 +1,4 @@
-"""A user's program in this process, as Python itself would run it."""
+"""Execution of a user's program in this process, as Python itself would run it."""
 
 import os
 import runpy
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def run_program(name: str, arguments: Sequence[str], *, module: bool) -> None:
-    """Run a script, or with `module` what `python -m` would, as `__main__`.
+    """Run a script as `__main__`, or with `module` what `python -m` would run.
 
-    Modules are looked for where Python looks first: in the script's folder, or with `module` in
-    the working directory.
+    Imports are searched for where Python searches first: in the script's folder, or with `module`
+    in the working directory.
     """
     sys.path.insert(0, os.getcwd() if module else str(Path(name).resolve().parent))
     sys.argv = [name, *arguments]

@@ -1,10 +1,10 @@
-"""Where the code of each role is."""
+"""The modules that contain the code of each role."""
 
 from collections.abc import Sequence
 
 from flambeau.coordination.roles import Role
 
-#: What each role runs: `module:function`, imported after the coordinator knows the role is alive.
+#: Function that each role runs (`module:function`), imported after the role joins the coordinator.
 ROLES = {
     Role.WORKER: "flambeau.roles.worker:work",
     Role.SERVER: "flambeau.roles.server:serve",
@@ -16,12 +16,12 @@ ROLES = {
 }
 
 
-#: What training imports sooner or later: torch's optimizers load its compiler when one is made.
+#: Modules that training imports anyway: creating a torch optimizer loads torch's compiler.
 _ALSO = {Role.WORKER: ("torch._dynamo",), Role.SERVER: ("torch._dynamo",)}
 
 
 def modules_of(roles: Sequence[Role]) -> tuple[str, ...]:
-    """The modules to import before roles of these kinds are forked, each once."""
+    """Return the modules to import before roles of these kinds are forked, each once."""
     own = [ROLES[role].partition(":")[0] for role in roles]
     also = [name for role in roles for name in _ALSO.get(role, ())]
     return tuple(dict.fromkeys([*own, *also]))

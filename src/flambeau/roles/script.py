@@ -1,4 +1,4 @@
-"""The role behind `flambeau run`: a user's script, as if a launcher had started it."""
+"""The role behind `flambeau run`: runs a user's script as if a launcher had started it."""
 
 import atexit
 import os
@@ -24,8 +24,8 @@ _ADDRESS = "address of the script's store"
 def run_script(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
     """Run the script as `__main__` with its arguments and a launcher's environment.
 
-    The TCP store that scripts expect is served here, on one interface, so that the script's
-    `init_process_group()` connects to it instead of listening everywhere.
+    Rank 0 serves the TCP store that scripts expect, on one interface only, so that the script's
+    `init_process_group()` connects to it instead of listening on all interfaces.
     """
     set_rank_variables(coordinator)
     coordinator.wait_until_all_joined()
@@ -34,7 +34,7 @@ def run_script(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, An
     if store is not None:
         keys.set(_ADDRESS, f"{store.host} {store.port} {new_secret().hex()}")
     host, port, secret = keys.get(_ADDRESS).decode().split()
-    # By which scripts that meet again, with Horovod's interface, know each other.
+    # Scripts that form a group again, with Horovod's interface, authenticate each other with it.
     os.environ.setdefault(SECRET, secret)
     os.environ.update(
         MASTER_ADDR=host,
@@ -55,9 +55,9 @@ def run_script(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, An
 
 
 def _run_python(given: ScriptPayload) -> None:
-    """Run a Python program, and at its end what libraries have registered for it.
+    """Run a Python program, and then the exit functions that libraries have registered.
 
-    A failure is reported first: what libraries do then makes other processes fail, too.
+    A failure is reported before them, since these functions can make other processes fail, too.
     """
     try:
         run_program(given.program, given.arguments, module=given.kind == "module")
@@ -69,10 +69,10 @@ def _run_python(given: ScriptPayload) -> None:
 
 
 def _run_other(program: str, arguments: list[str]) -> None:
-    """Run a program that is not Python's, and end as it did."""
+    """Run a program that is not written in Python, and exit as it did."""
     code = subprocess.run([program, *arguments], check=False).returncode
     if code < 0:
-        if -code not in (signal.SIGKILL, signal.SIGSTOP):  # which nobody can handle
+        if -code not in (signal.SIGKILL, signal.SIGSTOP):  # which cannot be handled
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     if code:

@@ -30,12 +30,12 @@ from flambeau.training.optimizers import optimizer_class
 
 REPORT_SECONDS = 2.0
 RESTORE_SECONDS = 60.0
-#: Answers that may wait for one worker, which never has more than a few requests open.
+#: Replies that may be queued for one worker, which never has more than a few open requests.
 HIGH_WATER = 256
 
 
 def serve(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
-    """Serve until the workers are done; what was counted."""
+    """Serve until the workers are done; return statistics."""
     payload = child.payload
     assert isinstance(payload, TrainingPayload)
     settings, run = JobSettings.parse(payload.settings), RunDirectory(child.site.run_dir)
@@ -73,7 +73,7 @@ def serve(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
 
 
 class RoundChannel:
-    """The shard's own connection to the coordinator, on which rounds are decided."""
+    """The shard's own connection to the coordinator, for decisions about rounds."""
 
     def __init__(self, coordinator: CoordinatorClient) -> None:
         self._coordinator = coordinator
@@ -83,19 +83,19 @@ class RoundChannel:
         self.coordinator = Coordinator(self._client.send, coordinator.spec.generation)
 
     def join(self, poller: zmq.Poller) -> None:
-        """Tell the coordinator who this is."""
+        """Add the connection to a poller, and report this shard to the coordinator."""
         poller.register(self._client.socket, zmq.POLLIN)
         self._client.send(ShardJoined(self._coordinator.spec))
 
     def hear(self, decided: Callable[[NormRequest | Commit], None]) -> None:
-        """Pass on what has been decided."""
+        """Pass on the coordinator's decisions that have arrived."""
         while (received := self._client.receive(0)) is not None:
             message, _ = received
             if isinstance(message, NormRequest | Commit):
                 decided(message)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._client.close()
 
 
@@ -129,7 +129,7 @@ def _summary(service: Service) -> dict[str, Any]:
 def _restoring(
     coordinator: CoordinatorClient, run: RunDirectory, initial: InitialWeights | None
 ) -> Restoring | None:
-    """What to begin with: this run's checkpoint, or the tables of another run's."""
+    """Return what to restore: this run's checkpoint, another run's tables, or nothing."""
     told = threading.Event()
     words: list[Restore] = []
 

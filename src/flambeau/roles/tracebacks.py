@@ -1,4 +1,4 @@
-"""Exceptions of a role as people read them."""
+"""Exceptions of a role, formatted for users."""
 
 import errno
 import sysconfig
@@ -15,7 +15,7 @@ _LIBRARIES = tuple(
     for name, path in sysconfig.get_paths().items()
     if name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-# How torch and other libraries say, in words of their own, what has no error number there.
+# Messages of torch and other libraries for errors that carry no error number.
 _PHRASES = {
     "No space left on device": errno.ENOSPC,
     "can't allocate memory": errno.ENOMEM,
@@ -36,7 +36,7 @@ def recognised(error: BaseException) -> str | None:
 
 
 def is_of_the_machine(error: BaseException) -> bool:
-    """Return whether a full disk or the like is the cause, so that a restart does not help."""
+    """Return whether the cause is a full disk or the like, so that a restart does not help."""
     return any(machine_reason(_error_number(cause)) is not None for cause in _chain(error))
 
 
@@ -55,7 +55,7 @@ def whole_traceback(error: BaseException) -> str:
 
 
 def users_traceback(error: BaseException) -> str:
-    """Return the traceback without Flambeau's own frames; with all if no user's is left."""
+    """Return the traceback without Flambeau's frames; with all if no user frame is left."""
     report = traceback.TracebackException.from_exception(error)
     for part in _parts(report):
         part.stack = traceback.StackSummary.from_list(

@@ -27,7 +27,7 @@ from flambeau.training.pulse import CollectivePulse, Pulse, ReportedPulse
 
 
 def work(child: ChildSpec, coordinator: CoordinatorClient) -> dict[str, Any]:
-    """Train; the summary that goes into the result (the first worker's counts)."""
+    """Train; return the summary for the result (in which that of the first worker counts)."""
     payload = child.payload
     assert isinstance(payload, TrainingPayload)
     settings, run = JobSettings.parse(payload.settings), RunDirectory(child.site.run_dir)
@@ -78,7 +78,7 @@ class PlannedWorker:
         if state is not None:
             milestones = self._trainer.milestones
             worker_checkpoints.restore_progress(milestones, state, group.rank, group.size)
-        # As the checkpoint says: with other workers, an epoch may start again.
+        # From the checkpoint: with another number of workers, the epoch may start again.
         saved_rows = 0 if state is None else state.extra["position"]["rows"]
         return self._train(saving, source, saved_rows)
 
@@ -103,7 +103,7 @@ class PlannedWorker:
         }
 
     def _pulse(self, position: Position) -> Pulse:
-        """How workers compare notes; with servers the coordinator does, so that nobody waits."""
+        """Return how workers share progress; with servers, without waiting, by the coordinator."""
         if not isinstance(self._settings.strategy, ParameterServer):
             callbacks = bool(self._settings.callbacks)
             return CollectivePulse(self._group, position.step, callbacks=callbacks)

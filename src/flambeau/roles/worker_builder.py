@@ -49,9 +49,9 @@ from flambeau.training.train_metrics import TrainMetrics
 
 @dataclass(frozen=True)
 class Optimizers:
-    """The torch optimizers by name, and the first one's learning rate before anything changed it.
+    """The torch optimizers by name, and the first one's learning rate before any change.
 
-    Tables follow that one: their rates change by the same factor.
+    The rates of tables follow that one: they change by the same factor.
     """
 
     by_name: dict[str, Optimizer]
@@ -60,7 +60,7 @@ class Optimizers:
 
 @dataclass(frozen=True)
 class Opened:
-    """What a worker opens first: the state to resume from, data, model, and how they meet."""
+    """Result of `WorkerBuilder.open`: state to resume from, data, model, and how these bind."""
 
     state: TrainingState | None
     source: Source
@@ -70,7 +70,7 @@ class Opened:
 
 @final
 class WorkerBuilder:
-    """Builds parts for one worker."""
+    """A builder of the parts of one worker."""
 
     def __init__(self, context: WorkerContext) -> None:
         self.context = context
@@ -87,7 +87,7 @@ class WorkerBuilder:
         self._opened: list[Source] = []
 
     def open(self) -> Opened:
-        """Open model and data, and the checkpoint that the coordinator has all roles start from."""
+        """Open the model, the data, and the checkpoint that the coordinator has chosen."""
         context = self.context
         state = worker_checkpoints.starting_state(context.run, context.coordinator)
         randomness.seed_all(self.settings.seed)
@@ -98,9 +98,9 @@ class WorkerBuilder:
     def parts(
         self, opened: Opened, total: int | None, per_epoch: int | None, exact_rows: int
     ) -> tuple[TrainingParts, WorkerCheckpoints]:
-        """Build what either loop puts in motion, as the checkpoint has it; and what saves it.
+        """Build the parts of a training loop, restored from the checkpoint, and what saves them.
 
-        `total` and `per_epoch` are steps of the whole training and of an epoch, where known.
+        `total` and `per_epoch` are the steps of the whole training and of an epoch, if known.
         """
         context, settings, model = self.context, self.settings, opened.model
         optimizers = self.optimizers(model)
@@ -137,11 +137,11 @@ class WorkerBuilder:
         return parts, saving
 
     def source(self) -> Source:
-        """The training data."""
+        """Open the training data."""
         return self._open(self.settings.train)
 
     def model(self, *, fresh: bool) -> nn.Module:
-        """The model on its device; a fresh one with another run's weights, if that is asked."""
+        """Build the model on its device; if `fresh`, load another run's weights if requested."""
         settings, context = self.settings, self.context
         model = open_model.build_job_model(settings, self.load_code).to(context.device)
         initial = context.site.initial
@@ -153,7 +153,7 @@ class WorkerBuilder:
         return model
 
     def binder(self, model: nn.Module, source: Source) -> Binder:
-        """How columns meet the model; two rows are tried, if they can be."""
+        """Bind columns to the arguments of the model; try two rows if possible."""
         settings = self.settings
         whole = open_data.wants_whole_batch(settings)
         binder = open_data.make_binder(settings, model, source, whole_batch=whole)
@@ -163,7 +163,7 @@ class WorkerBuilder:
         return binder
 
     def optimizers(self, model: nn.Module) -> Optimizers:
-        """The optimizers of the dense weights."""
+        """Build the optimizers of the dense weights."""
         built = build_optimizers(self.settings.optimizer, model, self.load_code)
         first = float(next(iter(built.values())).param_groups[0]["lr"])
         scale_learning_rates(built, self.context.group.size, self.settings.compute.lr_scaling)
@@ -172,7 +172,7 @@ class WorkerBuilder:
     def schedules(
         self, optimizers: Optimizers, total: int | None, per_epoch: int | None
     ) -> dict[str, LearningRate]:
-        """What changes learning rates, by optimizer."""
+        """Build the learning rate schedule of each optimizer, by its name."""
         best = self.best()
         watched = best.metric if best is not None else None
         return {
@@ -183,7 +183,7 @@ class WorkerBuilder:
         }
 
     def view(self, model: nn.Module, optimizers: Optimizers, binder: Binder) -> TrainingView:
-        """What callbacks see."""
+        """Build the view of the training that callbacks receive."""
         self._view = TrainingView(
             model=model,
             optimizers=optimizers.by_name,
@@ -203,7 +203,7 @@ class WorkerBuilder:
         binder: Binder,
         strategy: Strategy,
     ) -> Step:
-        """The built-in step, or the user's own."""
+        """Build the built-in step, or the user's own."""
         settings, group = self.settings, self.context.group
         compiling = settings.compute.compile
         if compiling:
@@ -226,7 +226,7 @@ class WorkerBuilder:
         return OwnStep(self.load_code(settings.step), context)
 
     def evaluation(self, model: nn.Module, exact_rows: int) -> Callable[[], Scores] | None:
-        """Return what evaluates the model with all other workers, as the settings ask for."""
+        """Return a function that evaluates the model with all workers; None if not configured."""
         valid = self.settings.valid
         held_out = None
         if valid is not None and not self.settings.evaluator:
@@ -252,7 +252,7 @@ class WorkerBuilder:
         return run
 
     def callbacks(self) -> list[Callback]:
-        """The user's, and those that settings ask for."""
+        """Load the user's callbacks, and build those that the settings require."""
         callbacks: list[Callback] = []
         for ref in self.settings.callbacks:
             found = self.load_code(ref)
@@ -263,20 +263,20 @@ class WorkerBuilder:
         return callbacks
 
     def best(self) -> Best | None:
-        """What decides which checkpoint is the best, if the workers evaluate."""
+        """Return the criterion for the best checkpoint, if the workers evaluate."""
         settings = self.settings
         if settings.valid is None or settings.evaluator:
             return None
         metric = settings.checkpoints.best
         if metric == "loss" and self.loss is None:
-            # With a step of the user's own there may be no loss to judge by.
+            # With the user's own step there may be no loss to compare.
             if not settings.metrics:
                 return None
             metric = settings.metrics[0]
         return Best(metric, settings.checkpoints.mode)
 
     def announce(self, steps_total: int | None, step: int, rows: int, **more: Any) -> None:
-        """Tell the observers that the training begins."""
+        """Report that the training begins, from the first worker only."""
         settings, group = self.settings, self.context.group
         if not group.first:
             return
@@ -303,7 +303,7 @@ class WorkerBuilder:
         )
 
     def _tables(self, opened: Opened, strategy: Strategy) -> TableCheckpoints:
-        """Return what saves the tables, loaded from the checkpoint to start from, if any."""
+        """Return what saves the tables; load them from the initial checkpoint, if any."""
         context = self.context
         specs = tables_of(opened.model)
         tables = strategy.table_checkpoints(
@@ -343,7 +343,7 @@ class WorkerBuilder:
 
 
 def summarize(trainer: Trainer | AsyncTrainer, status: str, seconds: float) -> dict[str, Any]:
-    """Return what either kind of worker reports at its end, and close the strategy."""
+    """Return the final report of either kind of worker, and close the strategy."""
     summary = {
         "status": status,
         "epoch": trainer.position.epoch,

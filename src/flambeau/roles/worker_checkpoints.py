@@ -1,4 +1,4 @@
-"""What a worker saves and how it goes on from it."""
+"""Checkpoints of a worker: how it saves them and resumes from them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,18 +27,18 @@ from flambeau.training.position import Position
 
 
 def starting_state(run: RunDirectory, coordinator: CoordinatorClient) -> TrainingState | None:
-    """What the coordinator has all roles start from; None: from the beginning."""
+    """Return the state from which the coordinator starts all roles; None: from the beginning."""
     name = coordinator.wait_until_all_joined().checkpoint
     return None if name is None else read_checkpoint(run.checkpoints / name)
 
 
-#: How often the last checkpoint is begun again, if servers are lost again and again.
+#: How often saving the last checkpoint is retried if servers are lost again and again.
 ATTEMPTS = 5
 
 
 @final
 class WorkerCheckpoints:
-    """Collects the state of all workers at a moment; the first one writes it in the background."""
+    """A saver of all workers' state at one step, which the first one writes in the background."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class WorkerCheckpoints:
             if parts_of.group.first
             else None
         )
-        #: How the last one was saved, and whether it was lost with a server.
+        #: Arguments of the last save, and whether that checkpoint was lost with a server.
         self._last: tuple[list[bytes], dict[str, float], bool] | None = None
         self._lost = False
         self.milestones: Milestones | None = None
@@ -70,17 +70,17 @@ class WorkerCheckpoints:
         self._plan: dict[str, Any] = {}
 
     def follow(self, milestones: Milestones) -> None:
-        """Save what these have reached."""
+        """Set the milestones whose progress is saved."""
         self.milestones = milestones
         self._dropped_before = milestones.position.dropped
 
     def at(self, sync_point: SyncPoint) -> None:
-        """What asynchronous workers have still to do, as of a sync point that may be saved."""
+        """Record the work left for asynchronous workers at a sync point that may be saved."""
         self._plan = sync_point.plan
 
     @property
     def dropped(self) -> int:
-        """Rows of the whole run whose gradients were left out."""
+        """Number of rows of the whole run whose gradients were left out."""
         return self._dropped_before + self._parts.strategy.dropped_rows
 
     @stores
@@ -91,7 +91,7 @@ class WorkerCheckpoints:
         if self._saver is not None:
             self._save(generators, metrics, best)
         if self._tables.shared:
-            group.gather(b"")  # nobody goes on before the servers have fixed this moment
+            group.gather(b"")  # no worker continues before the servers have fixed their state
 
     def _save(self, generators: list[bytes], metrics: dict[str, float], best: bool) -> None:
         assert self.milestones is not None
@@ -137,7 +137,7 @@ class WorkerCheckpoints:
 
     @stores
     def complete(self) -> None:
-        """Wait until the last one is on disk; if a server was lost with it, save it once more."""
+        """Wait until the last checkpoint is on disk; save it again if it was lost with a server."""
         if self._saver is None or self._last is None:
             return
         self._saver.wait()
@@ -148,7 +148,7 @@ class WorkerCheckpoints:
                     "the last checkpoint was not written: servers were lost again and again"
                 )
             left -= 1
-            self._parts.strategy.catch_up()  # waits until all servers are there
+            self._parts.strategy.catch_up()  # waits until all servers are running
             self._save(*self._last)
             self._saver.wait()
 
@@ -161,7 +161,7 @@ class WorkerCheckpoints:
 
 
 def restore_model(parts: TrainingParts, state: TrainingState) -> None:
-    """Weights, optimizers and schedules as they were."""
+    """Restore weights, optimizers and schedules."""
     load_all_weights(parts.model, state.model)
     for name, optimizer in parts.optimizers.items():
         optimizer.load_state_dict(state.extra["optimizers"][name])
@@ -170,7 +170,7 @@ def restore_model(parts: TrainingParts, state: TrainingState) -> None:
 
 
 def has_other_frames(state: TrainingState, context: WorkerContext) -> bool:
-    """Return whether the rows of data frames are not those of a checkpoint; if so, warn of it."""
+    """Return whether the rows of data frames differ from those of a checkpoint; warn if so."""
     if state.extra.get("frames_digest", "") == context.site.frames_digest:
         return False
     context.warn(
@@ -181,7 +181,7 @@ def has_other_frames(state: TrainingState, context: WorkerContext) -> bool:
 
 
 def restored_position(state: TrainingState, context: WorkerContext, *, by_row: bool) -> Position:
-    """Return where to resume: in the same step if workers and rows are those of the checkpoint.
+    """Return where to resume: at the same step if workers and rows are those of the checkpoint.
 
     Otherwise, resume at the same row (`by_row`) or at the start of the epoch.
     """
@@ -193,24 +193,24 @@ def restored_position(state: TrainingState, context: WorkerContext, *, by_row: b
 
 
 def restore_progress(milestones: Milestones, state: TrainingState, rank: int, workers: int) -> None:
-    """Best values, patience and random generators as they were."""
+    """Restore best values, patience and random generators."""
     milestones.load(state.extra)
     if state.workers == workers:
         randomness.restore(state.extra["generators"][rank].numpy().tobytes())
 
 
 class NotYet:
-    """Stands in for saving until the parts that it needs exist."""
+    """A placeholder for saving until the parts that it needs exist."""
 
     def save(self, metrics: dict[str, float], *, best: bool) -> None:
-        """Too early."""
+        """Raise, since it is too early to save."""
         raise AssertionError("saving before the worker was put together")
 
 
 def load_initial_weights(
     model: torch.nn.Module, initial: InitialWeights, warn: Callable[[str], None]
 ) -> None:
-    """Start from another run's weights; what did not fit is said, nothing fitting is an error."""
+    """Load another run's weights; warn of those that do not fit, and raise if none fits."""
     reference = initial.reference
     path, which = parse_reference(reference)
     run = RunDirectory(path)

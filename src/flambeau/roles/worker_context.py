@@ -1,4 +1,4 @@
-"""Where a worker is, as all its parts know it."""
+"""The context that all parts of a worker share."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from flambeau.strategies.group import Group
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """Where a worker is: its run, its link to the coordinator, the other workers, its device."""
+    """A worker's run, connection to the coordinator, group of workers, device and site."""
 
     settings: JobSettings
     run: RunDirectory
@@ -23,6 +23,6 @@ class WorkerContext:
     site: Site
 
     def warn(self, text: str) -> None:
-        """Tell the user, once for all workers."""
+        """Report a warning to the user, once for all workers."""
         if self.group.first:
             self.coordinator.report("warning", text=text)

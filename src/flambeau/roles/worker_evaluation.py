@@ -1,4 +1,4 @@
-"""Evaluation on the validation data, by all workers together."""
+"""Evaluation on the validation data by all workers together."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -25,11 +25,11 @@ def held_out_evaluation(
     autocast: Autocast,
     exact_rows: int,
 ) -> Callable[[], Scores]:
-    """Return what evaluates the model on this worker's part of `source`, with all others."""
+    """Return a function that evaluates the model on `source`, of which each worker has a part."""
     settings = context.settings
     whole = open_data.wants_whole_batch(settings)
     binder = open_data.make_binder(settings, model, source, whole_batch=whole)
-    MetricSet(settings.metrics, loss, exact_rows)  # unknown names are found now
+    MetricSet(settings.metrics, loss, exact_rows)  # raises now for unknown names
     if loss is not None:
         look = open_data.image_transform(settings.images, source, train=False, seed=0)
         binder = dry_run(model, source, binder, loss, look, "valid")
@@ -41,7 +41,7 @@ def held_out_evaluation(
     def loader_here() -> Loader:
         return loader_at(Place(context.group.position, context.group.size))
 
-    loader_here()  # what is wrong with the data is found now
+    loader_here()  # raises now for errors in the data
 
     def run() -> Scores:
         loader = loader_here()
@@ -55,7 +55,7 @@ def held_out_evaluation(
 
 
 def _batches(loader: Loader, mark: Callable[[], None]) -> Iterator[Batch]:
-    """All batches of validation data; each is marked as progress."""
+    """Yield all batches of validation data; mark each as progress."""
     steps = loader.epoch(0)
     try:
         for step in steps:

@@ -1,4 +1,4 @@
-"""Events about a worker: what it asks of servers, and where the time of its steps goes."""
+"""Events about a worker: its requests to servers, and the times of its steps."""
 
 import time
 from typing import final
@@ -10,13 +10,13 @@ from flambeau.training.callbacks import Callback, TrainingView
 from flambeau.training.step_times import StepTimes
 
 REPORT_SECONDS = 2.0
-#: Client reports between two `worker` events, of which the first one comes at once.
+#: Client reports per `worker` event; the first report includes one.
 _EVERY = 5
 
 
 @final
 class WorkerReports(Callback):
-    """Marks each step, and reports every 2 seconds what a strategy counts (a `client` event).
+    """A callback that marks each step and reports a strategy's counts every 2 seconds (`client`).
 
     Every 10 seconds it reports the worker's steps, their times and its memory (`worker`).
     """
@@ -29,13 +29,13 @@ class WorkerReports(Callback):
         self._reports = 0
 
     def on_step_end(self, view: TrainingView) -> None:
-        """Mark the step; report, if it is time."""
+        """Mark the step; report if a report is due."""
         self._coordinator.mark()
         if time.monotonic() >= self._due:
             self._report(with_times=self._reports % _EVERY == 0)
 
     def on_end(self, view: TrainingView) -> None:
-        """Report for the last time."""
+        """Send the last report."""
         self._report(with_times=True)
 
     def _report(self, *, with_times: bool) -> None:

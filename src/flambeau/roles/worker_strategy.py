@@ -1,4 +1,4 @@
-"""The strategy that a job's settings ask for, built for one worker."""
+"""Builder of one worker's strategy from a job's settings."""
 
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def make_strategy(context: WorkerContext, model: nn.Module, first_rate: float) -> Strategy:
-    """Return the worker's side of the agreement; `first_rate` as in `Optimizers`."""
+    """Build the worker's strategy; `first_rate` is that of `Optimizers`."""
     compute, strategy = context.settings.compute, context.settings.strategy
     clipping = Clipping(compute.clip_norm, compute.clip_value)
     if isinstance(strategy, AllReduce) and not has_tables(model):
@@ -47,7 +47,7 @@ def _strategy_with_tables(
 
 
 def _access(context: WorkerContext) -> "Access":
-    """Return how this worker reaches the servers, wherever they are by then."""
+    """Return how this worker connects to the servers, whose addresses may change."""
     from flambeau.parameter_server.channel import Access
 
     strategy = context.settings.strategy
@@ -75,7 +75,7 @@ def _connect(context: WorkerContext) -> "ServerClient":
 
 
 def _local_tables(context: WorkerContext, model: nn.Module) -> "LocalTables":
-    """Return tables in this process, if there is no other worker."""
+    """Return tables in this process; raise if there are other workers."""
     from flambeau.embeddings.in_process import InProcessTables
     from flambeau.strategies.local_tables import LocalTables
 
@@ -90,7 +90,7 @@ def _local_tables(context: WorkerContext, model: nn.Module) -> "LocalTables":
 
 
 def _require_table_optimizers(context: WorkerContext, model: nn.Module) -> None:
-    """Refuse a table that is trained and has no optimizer."""
+    """Raise `ModelError` for a trainable table without an optimizer."""
     if is_default(context.settings) or table_optimizer(context.settings) is not None:
         return
     for spec in tables_of(model):

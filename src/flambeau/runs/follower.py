@@ -63,7 +63,7 @@ class Follower:
                 elif over:
                     break
                 else:
-                    # Look once more for a checkpoint that was written just before the end.
+                    # Check again for a checkpoint that was written just before the end.
                     over = ended(POLL_SECONDS)
         self._report_missed()
 

@@ -195,7 +195,7 @@ def open_spooled(data: SpooledData, site: Site) -> EngineFrameSource:
 
 
 def _called(ref: CodeRef, load_code: LoadCode) -> Any:
-    """Return what a reference gives: a function of a shard unchanged, or data."""
+    """Resolve a reference: return a function of a shard unchanged, or the data."""
     if not ref.call:
         return load_code(ref)
     found = load_code(ref.model_copy(update={"call": False}))

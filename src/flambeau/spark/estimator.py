@@ -98,7 +98,7 @@ class TorchEstimator(
         return folder
 
     def _leave(self, path: str) -> None:
-        """Do nothing: an estimator keeps no files where it was loaded from."""
+        """Do nothing: an estimator has no files in the folder it was loaded from."""
 
     def _load(self, path: str, session: Any) -> None:
         folder = get_folder(f"{path}/files", session, OBJECTS)

@@ -101,7 +101,7 @@ class TorchModel(TrainingParams, Model, MLReadable["TorchModel"], MLWritable):
 
     @property
     def hasSummary(self) -> bool:  # noqa: N802 - as Spark calls it
-        """Whether there is a summary of the training."""
+        """Return whether there is a summary of the training."""
         return (self._files({}) / SUMMARY).is_file()
 
     @property

@@ -51,7 +51,7 @@ class Network:
 
     @property
     def by_value(self) -> bool:
-        """Whether the code itself is stored, since it cannot be imported elsewhere."""
+        """Return whether the code itself is stored, since it cannot be imported elsewhere."""
         if isinstance(self.model, str):
             return False
         kind = type(self.model) if isinstance(self.model, nn.Module) else self.model

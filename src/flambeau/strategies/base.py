@@ -59,7 +59,7 @@ class Clipping:
 class StepShare:
     """Rows of a step on this worker and on all workers, and their position in the data.
 
-    For planned workers `task` is 0 and `batch` is the step; asynchronous workers give the task of
+    For planned workers `task` is 0 and `batch` is the step; asynchronous workers set the task of
     their epoch and the batch in it.
     """
 
@@ -108,7 +108,7 @@ Finish = Callable[[], Saved]
 class TableCheckpoints(ABC):
     """Saving and loading of the tables in a checkpoint. Only the first worker's saves."""
 
-    #: Whether other workers can change what is saved, and whether there is nothing to save.
+    #: `shared`: other workers can change the saved tables. `empty`: there is nothing to save.
     shared = False
     empty = False
 
@@ -242,7 +242,7 @@ def average_buffers(model: nn.Module, group: Group) -> None:
     dtype = torch.float64 if doubles else torch.float32
     with torch.no_grad():
         flat = group.sum(torch.cat([b.detach().flatten().to(dtype) for b in buffers]))
-        flat = flat / group.size  # those that took part, which may be fewer than before
+        flat = flat / group.size  # of the workers that took part, which may be fewer than before
         parts = torch.split(flat, [b.numel() for b in buffers])
         for buffer, part in zip(buffers, parts, strict=True):
             buffer.copy_(part.view_as(buffer))

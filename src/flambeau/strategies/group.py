@@ -28,12 +28,12 @@ class Group(ABC):
 
     @property
     def position(self) -> int:
-        """Place of this worker among those that are left: its rank, unless others were lost."""
+        """Index of this worker among the remaining ones: its rank, unless others were lost."""
         return self.rank
 
     @property
     def first(self) -> bool:
-        """Whether this is the worker that writes on behalf of all."""
+        """Return whether this is the worker that writes on behalf of all."""
         return self.rank == 0
 
 

@@ -143,7 +143,7 @@ class Prefetcher:
 
     @property
     def _all_later(self) -> bool:
-        """Whether requesting rows before the push gains nothing."""
+        """Return whether requesting rows before the push gains nothing."""
         return self._client.near and not self._gpu
 
     def _ids_of(self, batch: Batch) -> dict[str, tuple[TableSpec, Ids]]:
@@ -174,7 +174,7 @@ class Prefetcher:
             self._now[spec.name] = ids
 
     def _forget(self) -> None:
-        """Discard rows that were fetched for a batch that did not come."""
+        """Discard rows that were fetched for a batch that was not trained on."""
         if self._pending is not None:
             self._client.finish_pull(self._pending)
         self._early, self._pending = [], None

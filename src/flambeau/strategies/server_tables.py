@@ -16,7 +16,7 @@ from flambeau.parameter_server.client import PendingPush, PushResult, ServerClie
 from flambeau.strategies.base import TableSeconds
 from flambeau.strategies.prefetching import Prefetcher
 
-#: The most pushes in flight if no rows have to come back.
+#: Most pushes in flight if no rows have to be returned.
 WINDOW = 4
 
 Array = np.ndarray[Any, Any]
@@ -39,7 +39,7 @@ class ServerTables:
         self.outcomes: Counter[str] = Counter()
 
     def attach(self, model: nn.Module) -> None:
-        """Let the model's modules look up on the servers."""
+        """Connect the model's modules to the tables on the servers."""
         attach(model, self.lookups)
         columns = prefetch_columns(model) if self._prefetch else []
         if columns:
@@ -94,7 +94,7 @@ class ServerTables:
 
     @property
     def prefetches(self) -> bool:
-        """Whether the model names columns to fetch early."""
+        """Return whether the model names columns to fetch early."""
         return self._prefetcher is not None
 
     @property

@@ -34,7 +34,7 @@ TIMEOUT_SECONDS = 1800.0
 class SharedGroup(Group):
     """Group that sums in shared `memory`, and uses the group `within` for everything else.
 
-    Each worker copies its numbers to a place of its own and announces it. When all have done so,
+    Each worker copies its numbers to its own place and announces it. When all have done so,
     each worker sums the numbers of all in the order of ranks, so that all get the same result; with
     many workers, each sums a part, followed by another barrier. Two sets of places alternate:
     before a worker overwrites a set, a barrier has ensured that the others have read it.

@@ -104,7 +104,7 @@ class ServerTableCheckpoints(TableCheckpoints):
         self._count = 0
 
     def begin(self, directory: Path) -> Finish:
-        """Let all shards take a snapshot, which they write while training continues."""
+        """Request a snapshot of all shards, which they write while training continues."""
         incremental = self._can_be_incremental(directory)
         self._connect()
         self._count += 1

@@ -49,7 +49,7 @@ class Eviction(ABC):
 
     @abstractmethod
     def trained(self, rows: Rows, step: int, now: float) -> None:
-        """Note that these rows are in the push, so that it does not evict them."""
+        """Mark these rows as part of the push, so that it does not evict them."""
 
     @abstractmethod
     def leaving(self, incoming: int, step: int, now: float) -> Leaving:
@@ -57,7 +57,7 @@ class Eviction(ABC):
 
     @abstractmethod
     def settle(self, new_rows: Rows, step: int, now: float) -> None:
-        """Note that the new rows have been created."""
+        """Record that the new rows have been created."""
 
     def load(self, rows: Rows, seen: Array | None, step: int, now: float) -> None:
         """Set the numbers of loaded rows to `seen` [n], or as if they were new if it is None."""

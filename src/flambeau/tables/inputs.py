@@ -1,4 +1,4 @@
-"""Conversion of arrays to what kernels accept, whatever memory they came in."""
+"""Conversion of arrays to contiguous, aligned memory that kernels accept."""
 
 from typing import Any, final
 

@@ -33,7 +33,7 @@ class CountMinSketch:
         return out
 
     def add(self, ids: Ids) -> Counts:
-        """Count each of distinct ids once more; return the new counts. Order is irrelevant."""
+        """Add 1 to the count of each of these distinct ids, in any order; return the new counts."""
         counts = self.estimate(ids)
         _raise_above(ids, self.cells, counts)
         return counts

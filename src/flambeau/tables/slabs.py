@@ -15,7 +15,7 @@ FILE_BYTES = 64 << 20
 #: Slabs are cut from larger pieces of address space, for which the system provides huge pages.
 REGION_BYTES = 64 << 20
 
-#: Where rows are, as kernels take it: addresses of slabs, and the number of row bits within one.
+#: Location of rows for kernels: the addresses of slabs, and the number of row bits within one.
 Place = tuple[np.ndarray[Any, np.dtype[np.int64]], int]
 
 
@@ -45,7 +45,7 @@ class Slabs:
 
     @property
     def place(self) -> Place:
-        """Where the rows are; valid until more are reserved."""
+        """Location of the rows; valid until more rows are reserved."""
         return self.addresses, self.shift
 
     @property

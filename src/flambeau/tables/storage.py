@@ -1,4 +1,4 @@
-"""Storage of a table: the index, and what is kept for each row."""
+"""Storage of a table: the index, and the data of each row."""
 
 import tempfile
 from pathlib import Path

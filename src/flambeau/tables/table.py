@@ -86,12 +86,12 @@ class Table:
 
     @property
     def updates_by_row(self) -> bool:
-        """Whether an update may be split: no row's update depends on other rows."""
+        """Return whether an update may be split: no row's update depends on other rows."""
         return self._admission is None and self._eviction is None
 
     @property
     def track_touched(self) -> bool:
-        """Whether the table records changes, for snapshots of only the changed rows."""
+        """Return whether the table records changes, for snapshots of only the changed rows."""
         return self._touched is not None
 
     @track_touched.setter
@@ -215,7 +215,7 @@ class Table:
         return dump
 
     def state_load(self, dumps: Sequence[dict[str, Any]], shard: int) -> None:
-        """Restore what the shards of a table had dumped, whatever their number.
+        """Restore the dumps of all shards of a table, which may be any number of shards.
 
         Counts are for all shards together: the first shard takes them, the others start at 0.
         """

@@ -18,7 +18,7 @@ from flambeau.training.task_feed import BatchReport, TaskBatch, TaskFeed
 
 @final
 class AsyncTrainer:
-    """Trainer that runs the tasks it receives, and meets the other workers at sync points."""
+    """Trainer that runs the tasks it receives, and waits for the other workers at sync points."""
 
     def __init__(
         self,

@@ -30,13 +30,13 @@ class TrainingView:
 
     @property
     def first(self) -> bool:
-        """Whether this is the worker that should write, if only one should."""
+        """Return whether this is the worker that should write, if only one should."""
         return self.rank == 0
 
     def stop(self) -> None:
         """End the training after this step, with a checkpoint. Any worker may call it.
 
-        Asynchronous workers finish the batches that they have begun.
+        Asynchronous workers finish the batches that they have started.
         """
         self.stopping = True
 

@@ -85,7 +85,7 @@ class ModuleLoss(Loss):
         return self._reduced(losses, batch, weight)
 
     def _check(self, output: Tensor, label: Tensor) -> None:
-        """Raise for labels that would give torch's losses a wrong result or an index error."""
+        """Raise an error for labels that would cause a wrong result or an index error in torch."""
         name = type(self._module).__name__
         if isinstance(self._module, nn.BCELoss | nn.BCEWithLogitsLoss):
             check_binary(name, label)

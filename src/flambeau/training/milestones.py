@@ -29,7 +29,7 @@ class Milestones:
 
     @property
     def finished_early(self) -> bool:
-        """Whether the metric of early stopping reached its target, or no longer improves."""
+        """Return whether the metric of early stopping reached its target, or no longer improves."""
         stopping, patience = self._stopping, self.patience
         if stopping is None or patience is None:
             return False
@@ -40,7 +40,7 @@ class Milestones:
         return stopping.limit is not None and patience.stale >= stopping.limit
 
     def restored(self) -> None:
-        """Note that the current position is in a checkpoint already."""
+        """Record that a checkpoint of the current position already exists."""
         self._saved = self._state_to_save()
 
     def evaluate(self) -> None:

@@ -21,7 +21,7 @@ class Saving(Protocol):
     """Writer of checkpoints. A seam: only the worker role defines their contents."""
 
     def save(self, metrics: dict[str, float], *, best: bool) -> None:
-        """Begin to write a checkpoint of the current state. Called on every worker."""
+        """Start to write a checkpoint of the current state. Called on every worker."""
 
 
 @dataclass

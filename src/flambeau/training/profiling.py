@@ -17,11 +17,11 @@ class Profiler(Callback):
         self._profile: Any = None
 
     def on_start(self, view: TrainingView) -> None:
-        """Begin the trace if the first step is to be traced."""
+        """Start the trace if the first step is to be traced."""
         self._begin_if_due(view)
 
     def on_step_end(self, view: TrainingView) -> None:
-        """Begin or end the trace."""
+        """Start or end the trace."""
         self._begin_if_due(view)
         if view.step >= self._last:
             self.on_end(view)

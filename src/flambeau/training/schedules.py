@@ -36,7 +36,7 @@ class LearningRate(ABC):
 
     @property
     def watches(self) -> bool:
-        """Whether it depends on evaluations."""
+        """Return whether it depends on evaluations."""
         return False
 
     @abstractmethod

@@ -101,7 +101,7 @@ class TaskFeed:
 
     @waits_for_others
     def next(self) -> TaskBatch | SyncPoint:
-        """Return the next batch, or a sync point at which to meet the others; wait for either."""
+        """Wait for the next batch or sync point, and return it."""
         with self._changed:
             while True:
                 if self._error is not None:

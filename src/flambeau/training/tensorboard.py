@@ -61,7 +61,7 @@ class TensorBoardExtras(Callback):
             ]
 
     def on_step_end(self, view: TrainingView) -> None:
-        """Write what is due after this step."""
+        """Write the graph, histograms and images that are due after this step."""
         if self._writer is None or view.batch is None:
             return
         if self._graph:

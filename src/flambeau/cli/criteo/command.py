@@ -1,4 +1,4 @@
-"""`flambeau criteo`: from raw click logs to features, a trained model, its AUC and predictions."""
+"""`flambeau criteo`: from raw click logs to features, a trained model, AUC and predictions."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ModeName(StrEnum):
-    """How the rows are divided; the names with `criteo_` are those of Intel's kit."""
+    """Splits of the rows; the names with `criteo_` are those of Intel's kit."""
 
     KAGGLE = "kaggle"
     SMALL = "small"
@@ -24,7 +24,7 @@ class ModeName(StrEnum):
 
 
 class Stage(StrEnum):
-    """A part of the work."""
+    """A stage of the command."""
 
     PREPARE = "prepare"
     TRAIN = "train"
@@ -167,7 +167,7 @@ def _logs(
 
 
 def _cluster_values(name: Any, workers: int | None, overrides: list[str]) -> dict[str, Any]:
-    """Return the cluster as in a job file; settings of it are among the overrides, too."""
+    """Return the cluster as in a job file, including its settings among the overrides."""
     from flambeau.config import Attached
     from flambeau.config.overrides import override
     from flambeau.driver.topology import cluster_of
@@ -181,7 +181,7 @@ def _cluster_values(name: Any, workers: int | None, overrides: list[str]) -> dic
 
 
 def _teller(drives: bool) -> Any:
-    """Return what shows a line, in the process that drives."""
+    """Return a function that prints a line if this process drives the job, else does nothing."""
     return (lambda line: typer.echo(line, err=True)) if drives else (lambda line: None)
 
 

@@ -1,4 +1,4 @@
-"""Lines of a worker's training in the form of the reference DLRM, for programs that read them."""
+"""Progress lines in the format of the reference DLRM, for programs that parse them."""
 
 import math
 import time
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @final
 class IterationLines(Callback):
-    """Prints `[rank] Finished training it 16/150 of epoch 0, 439.65 ms/it, loss ..., accuracy ...`.
+    """Printer of `[rank] Finished training it 16/150 of epoch 0, 439.65 ms/it, loss ..., ...`.
 
-    A line comes every `every` steps, with the mean loss and accuracy of this worker's rows since
-    the last one, for a model whose output is one logit for each row. `rows` are those of an
-    epoch, if they are known, of which its steps follow; `label` is the column that is above 0 for a
-    click.
+    A line is printed every `every` steps, with the mean loss and accuracy of this worker's rows
+    since the previous one, for a model whose output is one logit per row. `rows` is the number of
+    rows in an epoch, if it is known, from which the number of steps is computed; `label` is the
+    column that is above 0 for a click.
     """
 
     def __init__(self, every: int, label: str = "label", rows: int | None = None) -> None:
@@ -32,7 +32,7 @@ class IterationLines(Callback):
         self._clear()
 
     def on_start(self, view: TrainingView) -> None:
-        """Watch what the model puts out."""
+        """Start to collect the outputs of the model."""
         self._epoch, self._first = view.epoch, view.step
         view.model.register_forward_hook(self._watch)
         self._clear()
@@ -43,14 +43,14 @@ class IterationLines(Callback):
             self._epoch, self._first = view.epoch, view.step - 1
         if self._steps is None and self._epoch_rows and view.batch is not None:
             self._steps = math.ceil(self._epoch_rows / (view.batch.size * view.workers))
-            self._first = view.epoch * self._steps  # also after the training was resumed
+            self._first = view.epoch * self._steps  # correct even if the training was resumed
         self._count(view)
         number = view.step - self._first
         if number % self._every == 0:
             self._print(view, number)
 
     def _watch(self, model: Any, given: Any, output: Any) -> None:
-        from torch import Tensor  # workers alone run this module, and have it loaded
+        from torch import Tensor  # only workers run this, and they have loaded torch
 
         if model.training and isinstance(output, Tensor):
             self._outputs.append(output.detach())

@@ -1,4 +1,4 @@
-"""The training jobs of `flambeau criteo`, as values of a job file."""
+"""Training jobs of `flambeau criteo`, as values of a job file."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -13,7 +13,7 @@ from flambeau.errors import ConfigError
 FIELDS, NUMBERS = 26, 13
 IDS, DENSE = f"C1:C{FIELDS}", f"I1:I{NUMBERS}"
 
-#: What all jobs have in common.
+#: Values of all jobs.
 _ALL: dict[str, Any] = {
     "args": {"fields": FIELDS, "dense": NUMBERS},
     "inputs": {"ids": IDS, "dense": DENSE},
@@ -30,8 +30,8 @@ _ALL: dict[str, Any] = {
     "observe": {"mlperf_log": True},
 }
 
-#: What is different for some models. `dlrm` is the reference at the size that is used for Kaggle's
-#: logs, `dlrm_small` the one that Intel's kit trains, with its optimizers and its large batch.
+#: Values of single models. `dlrm` is the reference at the size that is used for Kaggle's logs,
+#: `dlrm_small` the one that Intel's kit trains, with its optimizers and its large batch.
 _ONE: dict[str, dict[str, Any]] = {
     "dlrm": {
         "model": "dlrm",
@@ -48,8 +48,8 @@ _ONE: dict[str, dict[str, Any]] = {
     },
 }
 
-#: The rate at which Adam trains replicated fields. With that of the other weights they learn slower
-#: than rows of the table, whose Adagrad makes larger steps; see the guide for what was measured.
+#: Learning rate of Adam for replicated fields. With that of the other weights, they learn more
+#: slowly than rows of the table, whose Adagrad makes larger steps; see the guide for measurements.
 _SMALL_FIELDS = {"*.dense.weight": {"lr": 0.02}}
 
 #: Fields with fewer values than this are replicated, if the sizes of the fields are known.
@@ -57,7 +57,7 @@ DENSE_BELOW = 1000
 
 
 def replicates(model: str) -> bool:
-    """Return whether a model takes the sizes of its fields, and can replicate the small ones."""
+    """Return whether a model accepts the sizes of its fields and can replicate the small ones."""
     return model in FIELD_NAMES or model in _ONE
 
 
@@ -69,9 +69,9 @@ def make_job(
     overrides: Sequence[str],
     sizes: Mapping[str, int],
 ) -> JobFile:
-    """Return the job that trains a model; `features` say what it trains on, and replace keys.
+    """Return the job that trains a model; the keys in `features` (the data) replace defaults.
 
-    `sizes` are how many ids each field has, if that is known.
+    `sizes` has the number of ids of each field; it is empty if they are unknown.
     """
     own = deepcopy(_ONE.get(model, {"model": model}))
     values: dict[str, Any] = {

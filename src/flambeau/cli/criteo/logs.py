@@ -1,8 +1,8 @@
-"""Which files of a folder are Criteo's logs, and which of their rows are for what.
+"""Criteo's logs in a folder, and their split into rows to train, validate and test with.
 
-`kaggle` is one file, `train.txt`, whose rows are in the order of time: the first 6/7 are to train
-on, half of the rest to validate and half to test. `small` and `full` are a file for each day: some
-days to train on, and another one whose first half is to validate and whose second half is to test.
+`kaggle` is one file, `train.txt`, whose rows are ordered by time: the first 6/7 are for training,
+half of the rest for validation and half for testing. `small` and `full` have one file per day: some
+days for training, and another one whose first half is for validation, the second for testing.
 """
 
 import re
@@ -25,7 +25,7 @@ _TRAIN, _UNLABELLED = re.compile(r"train(?:\.\w+)*"), re.compile(r"test(?:\.\w+)
 
 
 class Mode(StrEnum):
-    """How the rows are divided."""
+    """Splits of the rows."""
 
     KAGGLE = "kaggle"
     SMALL = "small"
@@ -34,7 +34,7 @@ class Mode(StrEnum):
 
 _ANY = ("",)
 
-#: Days to train on, and the day to validate and test with, as Criteo's terabyte is used.
+#: Days to train on, and the day to validate and test with, as is usual for Criteo's terabyte logs.
 DAYS = {Mode.SMALL: ("0-3", 23), Mode.FULL: ("0-22", 23)}
 #: Bounds of the subsets of `kaggle`.
 _VALID, _TEST = 12 / 14, 13 / 14
@@ -43,7 +43,7 @@ _VALID, _TEST = 12 / 14, 13 / 14
 @final
 @dataclass(frozen=True)
 class Logs:
-    """Raw logs: all rows with their split, and each subset; `unlabelled` is what to predict."""
+    """Raw logs: all rows with their split, and each subset; `unlabelled` are rows to predict."""
 
     all: FileData
     split: Split
@@ -61,7 +61,7 @@ def find_logs(
     test_day: int | None = None,
     options: dict[str, Any] | None = None,
 ) -> Logs:
-    """Return the logs in a folder, or one file; `options` are those of the format `criteo`."""
+    """Return the logs in `raw`, a folder or a file; `options` are those of the format `criteo`."""
     given = options or {}
     if mode is Mode.KAGGLE:
         if train_days is not None or test_day is not None:
@@ -100,7 +100,7 @@ def _kaggle(raw: str, options: dict[str, Any]) -> Logs:
     shares = ((0, _VALID), (_VALID, _TEST), (_TEST, 1))
     train, valid, test = (files(path, "criteo", share=share, **options) for share in shares)
     split = by_ratio(valid=_TEST - _VALID, test=1 - _TEST, shuffle=False)
-    # What has no labels has no column for them.
+    # Files without labels have no label column.
     without = files(rest, "criteo", **{**options, "labels": []}) if rest else None
     return Logs(files(path, "criteo", **options), split, train, valid, test, without)
 
@@ -141,14 +141,14 @@ def _days(raw: str, wanted: Sequence[int], last: int, options: dict[str, Any]) -
 
 
 def _found(raw: str, options: dict[str, Any]) -> list[str]:
-    """Return all files; empty ones are left out with bad rows, or an error if they are needed."""
+    """Return all files; empty ones are left out if bad rows are, else an error where needed."""
     if options.get("on_bad_row") == "skip":
         return find_files(raw, _ANY, skip_empty=True)
     return [name for name, _ in named_files(raw, _ANY)]
 
 
 def _check_missing(raw: str, missing: Sequence[int], options: dict[str, Any]) -> None:
-    """Raise an error for days that are missing, or warn, as for bad rows."""
+    """Raise an error if days are missing, or only warn if bad rows are skipped."""
     if not missing:
         return
     text = f"{shown(raw)} has no file for {_numbers(missing)}"

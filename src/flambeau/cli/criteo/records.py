@@ -1,4 +1,4 @@
-"""What each stage of `flambeau criteo` has done, in a file, for later calls and for the table."""
+"""Records of the stages of `flambeau criteo`, in a file, for later calls and for the summary."""
 
 import json
 import time
@@ -12,15 +12,15 @@ from flambeau.errors import DataError, RunDirectoryError
 from flambeau.observe.memory import watched_memory
 
 FILE = "criteo.json"
-#: The ways to train: from files of features, or from the logs themselves.
+#: Ways to train: from files of prepared features, or directly from the logs.
 PREPARED, RAW = "prepared", "raw"
 
 
 @final
 class Records:
-    """The stages of both ways. Each has what it was asked for, what it took and what it found.
+    """Records of the stages of both ways: each has its request, its resource usage and its results.
 
-    In a job of several processes only one `writes`; all have read the file before.
+    In a job of several processes only one `writes`; all of them read the file before.
     """
 
     def __init__(self, out: Path, way: str, *, writes: bool) -> None:
@@ -46,9 +46,9 @@ class Records:
 
     @contextmanager
     def stage(self, stage: str, asked: Any) -> Iterator[dict[str, Any]]:
-        """Measure a stage; what is put into the dict is recorded with it.
+        """Measure a stage, and record it with the values that the caller puts into the dict.
 
-        The seconds of attempts that were interrupted are added.
+        The seconds of interrupted attempts are added.
         """
         before = self[stage] if self[stage].get("asked") == plain(asked) else {}
         spent = 0.0 if before.get("done") else before.get("seconds", 0.0)
@@ -60,7 +60,7 @@ class Records:
                 yield found
                 found["done"] = True
             except RunDirectoryError:
-                found.clear()  # the run was refused, so what is recorded of it is still true
+                found.clear()  # the run was refused, so its earlier record is still correct
                 raise
             finally:
                 if found:
@@ -76,5 +76,5 @@ class Records:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as it comes back from a file."""
+    """Return a value as it is after a round trip through JSON."""
     return json.loads(json.dumps(value, default=str))

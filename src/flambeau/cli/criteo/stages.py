@@ -1,4 +1,4 @@
-"""The stages of `flambeau criteo`: prepare, train, evaluate, predict. Each can be resumed."""
+"""Stages of `flambeau criteo`: prepare, train, evaluate, predict. Each can be resumed."""
 
 import json
 import os
@@ -26,14 +26,14 @@ from flambeau.features.preparing.prepared import Prepared, open_prepared
 
 LINES = "flambeau.cli.criteo.iteration_lines:IterationLines"
 _WAY_OUT = "to leave out bad rows and count them: --on-bad-row skip"
-#: The stages in order.
+#: Stages in order.
 STAGES = ("prepare", "train", "evaluate", "predict")
 
 
 @final
 @dataclass(frozen=True)
 class Request:
-    """What the command was asked for. `cluster` are values as in a job file."""
+    """Arguments of the command. `cluster` has values as in a job file."""
 
     logs: Logs
     out: Path
@@ -51,37 +51,37 @@ class Request:
 
     @property
     def way(self) -> str:
-        """How it trains: from prepared features, or from the logs themselves."""
+        """`PREPARED` or `RAW`: training from prepared features, or directly from the logs."""
         return PREPARED if self.prepares else RAW
 
     @property
     def folder(self) -> Path:
-        """Where the run and what is made of it are."""
+        """Folder of the run and its results."""
         return self.out if self.prepares else self.out / "no-prepare"
 
     @property
     def features(self) -> Path:
-        """The folder of prepared features, or of the pipeline that hashes."""
+        """Folder of the prepared features, or of the hashing pipeline."""
         return self.out / "features" if self.prepares else self.folder / "pipeline"
 
 
 @final
 class Stages:
-    """Does the stages that were asked for; what was done before is left as it is."""
+    """Executor of stages; a stage that was completed before for the same request is skipped."""
 
     def __init__(self, asked: Request, records: Records, tell: Callable[[str], None]) -> None:
         self._asked, self._records, self._tell = asked, records, tell
         self._run = RunDirectory(asked.folder / "run")
 
     def check(self) -> None:
-        """Find mistakes in the settings of all stages, before the first one takes its time."""
+        """Validate the settings of all stages before the first one, which may take long, starts."""
         memory_bytes(self._asked.memory)
         logs = self._asked.logs
         data = {"train": logs.train, "valid": logs.valid, **self._watching(None)}
         self._make_job(data).settings("flambeau criteo", self._job_cluster())
 
     def do(self, stage: str) -> None:
-        """Do one stage."""
+        """Execute one stage."""
         stages = {
             "prepare": self._prepare,
             "train": self._train,
@@ -129,7 +129,7 @@ class Stages:
             return False
 
     def _preparing(self) -> Cluster | None:
-        """Return where to prepare: on this machine, all cores work unless `workers` says less."""
+        """Return the cluster for preparing; None: all cores of this machine."""
         cluster: Cluster = self._job_cluster()
         if isinstance(cluster, Local) and self._asked.workers is None:
             return None
@@ -194,7 +194,7 @@ class Stages:
         return make_job(asked.model, features, place, asked.cluster, overrides, sizes or {})
 
     def _watching(self, rows: int | None) -> dict[str, Any]:
-        """Return what the job is told of evaluations and lines; `rows` are those of an epoch."""
+        """Return the job's keys for evaluations and lines; `rows` is the number in an epoch."""
         asked, found = self._asked, dict[str, Any]()
         if asked.target_auc is not None:
             found["early_stopping"] = {"metric": "auc", "target": asked.target_auc}
@@ -206,7 +206,7 @@ class Stages:
         return found
 
     def _of_prepared(self, parts: Prepared) -> dict[str, Any]:
-        """Return what the job is told of prepared features."""
+        """Return the job's keys for prepared features."""
         found: dict[str, Any] = {"train": parts.train, "valid": parts.valid}
         if replicates(self._asked.model):
             found["args"] = {"sizes": "features", "dense_below": DENSE_BELOW}
@@ -231,7 +231,7 @@ class Stages:
         return self._records["prepare"].get("written") if self._asked.prepares else None
 
     def _export(self) -> None:
-        """Export the best model, in the place of an earlier one."""
+        """Export the best model, replacing an earlier export."""
         from flambeau.runs.run_export import export_run
         from flambeau.runs.trained_run import read_settings
 
@@ -308,7 +308,7 @@ class Stages:
         return self._parts().test if self._asked.prepares else self._asked.logs.test
 
     def _processes(self) -> int | None:
-        """Return how many processes evaluate on this machine: one for each core."""
+        """Return the number of processes that evaluate on this machine, by default one per core."""
         from flambeau.clusters.control_groups import count_cores
 
         if self._elsewhere() is not None:
@@ -322,7 +322,7 @@ class Stages:
 
 @contextmanager
 def _naming_options() -> Iterator[None]:
-    """Name the options of this command in errors that name those of `fit` and of readers."""
+    """Replace names of options of `fit` and of readers in errors by this command's options."""
     try:
         yield
     except (DataError, RunDirectoryError) as error:
@@ -334,14 +334,14 @@ def _naming_options() -> Iterator[None]:
 
 
 def _written(parts: Prepared) -> str:
-    """Return what tells prepared features from others."""
+    """Return text that identifies the prepared features."""
     from flambeau.data.prepared_files import PREPARED as FILE
 
     return (parts.folder / FILE).read_text()
 
 
 def _files(data: FileData) -> list[Any]:
-    """Return the local files of data, with what tells whether they have changed."""
+    """Return the local files of data, with sizes and times that show whether they have changed."""
     paths = [data.path] if isinstance(data.path, str) else data.path
     known = [(path, os.stat(path)) for path in paths if os.path.exists(path)]
     return [[path, status.st_size, status.st_mtime_ns] for path, status in known]
@@ -352,7 +352,7 @@ def _shown(data: Any) -> Any:
 
 
 def _save_hashing(folder: Path, train: FileData) -> None:
-    """Save the pipeline that takes logarithms and hashes texts, which nothing is fitted for."""
+    """Save the pipeline that takes logarithms and hashes texts; it needs no statistics."""
     pipeline = ft.criteo(vocabulary=False).fit(train)
     if not folder.is_dir() or Pipeline.load(folder).digest != pipeline.digest:
         pipeline.save(folder)

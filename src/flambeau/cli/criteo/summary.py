@@ -1,4 +1,4 @@
-"""The last table of `flambeau criteo`: what each stage took, and how good the model is."""
+"""Summary table of `flambeau criteo`: the cost of each stage, and the metrics of the model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ TITLES = {PREPARED: "From prepared features", RAW: "From the logs, with hashed i
 
 
 def show_summary(records: Records, console: Console | None = None) -> None:
-    """Print the stages of each way that was taken."""
+    """Print the stages of each way that was used."""
     (console or Console()).print(Group(*_summary(records)))
 
 

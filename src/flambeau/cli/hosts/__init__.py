@@ -1,1 +1,1 @@
-"""`flambeau hosts`: what hosts offer, their files, and commands on all of them."""
+"""`flambeau hosts`: checks of hosts, copies of files, and commands on all hosts."""

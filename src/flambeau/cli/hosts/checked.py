@@ -1,4 +1,4 @@
-"""What `flambeau hosts check` shows."""
+"""Output of `flambeau hosts check`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ _GIB = 1 << 30
 
 
 def table(checked: Sequence["Checked"]) -> str:
-    """Return a table of all hosts, and below it what to fix."""
+    """Return a table of all hosts, with the problems to fix below it."""
     rows = [_COLUMNS, *map(_row, checked)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
@@ -34,7 +34,7 @@ def table(checked: Sequence["Checked"]) -> str:
 
 
 def as_objects(checked: Sequence["Checked"]) -> list[dict[str, Any]]:
-    """Return the same for programs; sizes are bytes."""
+    """Return the same information as objects for JSON; sizes are in bytes."""
     import msgspec
 
     return [

@@ -1,4 +1,4 @@
-"""What `flambeau hosts sync` shows: its progress, and what has become of each host."""
+"""Output of `flambeau hosts sync`: its progress, and the result for each host."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -18,7 +18,7 @@ _MB = 1 << 20
 
 @final
 class Display(AbstractContextManager["Display"]):
-    """A bar for each host on a terminal; elsewhere a line when a tenth more is there."""
+    """Progress display: a bar for each host on a terminal, elsewhere a line for each 10 %."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -45,7 +45,7 @@ class Display(AbstractContextManager["Display"]):
         self._bars.stop()
 
     def progress(self, host: str, what: str, done: int, total: int) -> None:
-        """Show how many bytes a host has; called from any thread."""
+        """Show how many bytes a host has received. Thread-safe."""
         key = host, what
         with self._lock:
             if not self._is_terminal:
@@ -63,7 +63,7 @@ class Display(AbstractContextManager["Display"]):
 
 
 def show(done: Sequence["Synced"], plan: "Plan", *, dry_run: bool) -> None:
-    """Show a line for each host, and commands that the user has to run."""
+    """Print a line for each host, and the commands that the user has to run."""
     from flambeau.cli.failures import say_error
 
     for each in done:
@@ -88,7 +88,7 @@ def _project(synced: "Synced", plan: "Plan", dry_run: bool) -> str:
 
 
 def _environment(synced: "Synced", plan: "Plan", dry_run: bool) -> list[str]:
-    """Return what was done about the virtual environment, and what jobs have."""
+    """Return messages about the virtual environment, and whether the host has what jobs need."""
     said = [synced.note] if synced.note else []
     if synced.environment is not None and plan.environment_files is not None:
         files, target = plan.environment_files.files, plan.environment_target

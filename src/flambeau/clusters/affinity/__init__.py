@@ -1,1 +1,1 @@
-"""Which cores each rank is bound to, how many threads it has, and how both are shown."""
+"""Core bindings and thread counts of ranks, and a picture of both."""

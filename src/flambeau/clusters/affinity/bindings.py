@@ -11,9 +11,9 @@ from flambeau.clusters.affinity.processors import Core, Processors
 
 @dataclass(frozen=True)
 class Binding:
-    """The hardware threads that a rank may use (none: not bound), and how many threads it has.
+    """The hardware threads that a rank may use, and its number of threads.
 
-    With None, libraries decide that themselves.
+    Without `cpus`, the rank is not bound. If `threads` is None, libraries choose the number.
     """
 
     cpus: tuple[int, ...]
@@ -28,7 +28,7 @@ def plan_bindings(
     Ranks get physical cores, and `threads_per_core` hardware threads of each; single hardware
     threads only if there are more ranks than cores. With at least as many ranks as NUMA nodes, a
     rank stays within a node: that of its GPU if it is known. With a quota, or with more ranks than
-    hardware threads, no rank is bound: any processor may be used for some of the time.
+    hardware threads, no rank is bound: each may use any processor for part of the time.
     """
     total = len(processors.threads)
     if processors.limited or ranks > total:
@@ -69,7 +69,7 @@ def _deal(
 def _nodes_of_gpus(
     sizes: dict[int, int], ranks: int, gpu_nodes: Sequence[int | None]
 ) -> list[int] | None:
-    """Return the node of each rank's GPU, unless it is not known or has too few cores."""
+    """Return the node of each rank's GPU; None if one is unknown or has too few cores."""
     if not gpu_nodes:
         return None
     wanted = [gpu_nodes[rank % len(gpu_nodes)] for rank in range(ranks)]
@@ -80,7 +80,7 @@ def _nodes_of_gpus(
 
 
 def _nodes_by_size(sizes: dict[int, int], ranks: int) -> list[int]:
-    """Return a node for each rank, so that the smallest share of cores is as large as can be."""
+    """Return a node for each rank, so that the smallest share of cores is as large as possible."""
     counts = dict.fromkeys(sizes, 0)
     for _ in range(ranks):
         best = max(sizes, key=lambda node: (sizes[node] / (counts[node] + 1), -node))

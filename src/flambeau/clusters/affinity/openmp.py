@@ -1,4 +1,4 @@
-"""The variables that tell OpenMP how many threads to start, and where."""
+"""Environment variables that set the number of OpenMP threads and their cores."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ _LIBRARIES = ("libiomp5.so", "libiomp5.dylib", "libiomp5md.dll")
 
 
 def environment_of(binding: Binding) -> dict[str, str]:
-    """Return the variables of a rank with this binding."""
+    """Return the environment variables of a rank with this binding."""
     if binding.threads is None:
         return {}
     threads = str(binding.threads)
@@ -23,10 +23,10 @@ def environment_of(binding: Binding) -> dict[str, str]:
 
 
 def intel_environment(bound: bool) -> dict[str, str]:
-    """Return what Intel's OpenMP needs where it is used; what the user has set stays.
+    """Return variables for Intel's OpenMP, if it is present, except those that the user has set.
 
-    Its threads otherwise spin for 0.2 s after each parallel part, and change their cores. Ranks
-    that are not bound would all place their threads on the same cores.
+    By default, its threads spin for 0.2 s after each parallel region and move between cores.
+    Unbound ranks get no KMP_AFFINITY: it would place the threads of all of them on the same cores.
     """
     if not _is_present():
         return {}

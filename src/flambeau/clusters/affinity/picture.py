@@ -1,4 +1,4 @@
-"""A machine and its ranks as a picture of characters."""
+"""A picture of a machine's cores and their ranks, in text characters."""
 
 import itertools
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from flambeau.clusters.affinity.bindings import Binding
 from flambeau.clusters.affinity.processors import Processors
 from flambeau.config.plural import number_of
 
-#: One character for each rank; later ones begin again.
+#: One character for each rank; further ranks start again with the first one.
 MARKS = "0123456789abcdefghijklmnopqrstuvwxyz"
 UNUSED = "."
 WIDTH = 64
@@ -16,7 +16,7 @@ WIDTH = 64
 def draw(processors: Processors, bindings: Sequence[Binding]) -> list[str]:
     """Return lines: for each node a character for each hardware thread, then a line for each rank.
 
-    Columns are cores; a row below another has further hardware threads of the same cores.
+    Columns are cores; further rows show further hardware threads of the same cores.
     """
     owner = {
         cpu: MARKS[rank % len(MARKS)]
@@ -41,7 +41,7 @@ def draw(processors: Processors, bindings: Sequence[Binding]) -> list[str]:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Return numbers as the kernel writes them: "0-3,8"."""
+    """Return numbers in the kernel's list format, such as "0-3,8"."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:

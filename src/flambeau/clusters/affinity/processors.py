@@ -17,7 +17,7 @@ _NODES = "sys/devices/system/node"
 
 @dataclass(frozen=True)
 class Core:
-    """A physical core: its NUMA node and those of its hardware threads that may be used."""
+    """A physical core: its NUMA node, and its hardware threads that this process may use."""
 
     node: int
     threads: tuple[int, ...]
@@ -25,10 +25,10 @@ class Core:
 
 @dataclass(frozen=True)
 class Processors:
-    """What may be used of a machine.
+    """The processors of a machine that a process may use.
 
-    `cores` are in order of their nodes. `quota` is how many cores' worth of time a container
-    allows. `gpu_nodes` are the NUMA nodes of the GPUs, by their number in torch; None: not known.
+    `cores` are sorted by node. `quota` is the CPU time that a container allows, in cores.
+    `gpu_nodes` has the NUMA node of each GPU, in the order of torch; None: not known.
     """
 
     cores: tuple[Core, ...]
@@ -37,17 +37,17 @@ class Processors:
 
     @property
     def threads(self) -> list[int]:
-        """All hardware threads, one core after the other."""
+        """All hardware threads, core by core."""
         return [thread for core in self.cores for thread in core.threads]
 
     @property
     def limited(self) -> bool:
-        """Whether a quota allows less time than the threads could use."""
+        """Return whether a quota allows less CPU time than the threads could use."""
         return self.quota is not None and self.quota < len(self.threads)
 
 
 def read_processors(root: Path = _ROOT, allowed: Sequence[int] | None = None) -> Processors:
-    """Return the processors that this process may use; `root` is that of a recorded machine."""
+    """Return the processors that this process may use; `root` may be a recorded file tree."""
     usable = usable_cores() if allowed is None else sorted(allowed)
     node_of = dict(_nodes(root))
     threads: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
@@ -56,7 +56,7 @@ def read_processors(root: Path = _ROOT, allowed: Sequence[int] | None = None) ->
         package = _number(topology / "physical_package_id", 0)
         core = _number(topology / "core_id", number)
         threads[node_of.get(number, 0), package, core].append(number)
-    # By their first threads within a node: numbers of cores need not be in that order.
+    # Sorted by first thread within a node: core numbers may be in another order.
     order = sorted(threads.items(), key=lambda item: (item[0][0], item[1][0]))
     cores = tuple(Core(node, tuple(found)) for (node, _, _), found in order)
     return Processors(cores, core_quota(root), tuple(_gpu_nodes(root)))
@@ -78,10 +78,10 @@ def _nodes(root: Path) -> Iterator[tuple[int, int]]:
 
 
 def _gpu_nodes(root: Path) -> Iterator[int | None]:
-    """Yield the nodes of NVIDIA's GPUs in the order of their addresses, which is usually torch's.
+    """Yield the nodes of NVIDIA GPUs in the order of their addresses, which is usually torch's.
 
-    CUDA_VISIBLE_DEVICES chooses among them where it has numbers; of other names the node is not
-    known.
+    CUDA_VISIBLE_DEVICES selects among them by number; if it has another name, such as a UUID, the
+    node is not known.
     """
     addresses = sorted(each.name for each in (root / "proc/driver/nvidia/gpus").glob("*"))
     found = [_number(root / f"sys/bus/pci/devices/{each}/numa_node", -1) for each in addresses]

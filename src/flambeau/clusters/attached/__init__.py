@@ -1,1 +1,1 @@
-"""Processes that a launcher has started: who they are, and how they meet."""
+"""Processes that a launcher has started: their identities, and how they connect."""

@@ -1,4 +1,4 @@
-"""The processes that a launcher has started: each of them is an agent, and rank 0 drives."""
+"""A cluster of the processes that a launcher started: all are agents, rank 0 is the driver."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ PING_SECONDS = 1.0
 
 @final
 class AttachedCluster(Cluster):
-    """An agent in a thread of this process, rank 0, and in each of the others."""
+    """An agent in a thread of this process (rank 0), and one in each of the other processes."""
 
     pins_cores = True
     replaces_agents = False
@@ -32,14 +32,14 @@ class AttachedCluster(Cluster):
         self._asked = time.monotonic()
 
     def start(self, launch: Launch) -> None:
-        """Have all processes be agents."""
+        """Start an agent in every process."""
         for rank in range(1, self.agents):
             self._meeting.order(rank, launch)
         order = AgentOrder(launch, 0, host=self.coordinator_host)
         self._agent = AgentThread(partial(be_agent, order, job=self._meeting.identity.job))
 
     def poll(self) -> list[AgentEnded]:
-        """Return which processes are gone."""
+        """Return the agents whose processes have ended."""
         ended = []
         reason = None if self._agent is None else self._agent.take_error()
         if reason is not None:
@@ -51,19 +51,19 @@ class AttachedCluster(Cluster):
         return ended
 
     def restart(self, agents: Sequence[int]) -> None:
-        """Not called: a launcher starts no process again."""
+        """Raise an error: a launcher does not restart processes, so this is never called."""
         raise NotImplementedError
 
     @property
     def ended(self) -> bool:
-        """Whether this process's own agent has ended, before all others have come."""
+        """Return whether this process's own agent has ended before all others have joined."""
         return self._agent is None or self._agent.ended
 
     def describe(self, agent: int, host: str) -> str:
-        """Name an agent by its rank and node."""
+        """Return the name of an agent: its rank and node."""
         return f"rank {agent} on {self._meeting.node(agent)}"
 
     def stop(self) -> None:
-        """Wait for this process's agent, which has been told to shut down."""
+        """Wait for this process's agent, which has received a shutdown request."""
         if self._agent is not None:
             self._agent.join()

@@ -1,4 +1,4 @@
-"""Which process of a launcher's this is: rank, size, and a name for the job, by the environment."""
+"""The identity of a launcher's process: rank, size and job name, read from the environment."""
 
 import os
 import re
@@ -13,20 +13,20 @@ from flambeau.clusters.interfaces import local_address
 from flambeau.config.clusters import Attached
 from flambeau.errors import ConfigError
 
-#: `off`: no launcher is looked for; the name of one: only that one.
+#: `off` disables the detection of launchers; the name of a launcher restricts it to that one.
 ATTACH = "FLAMBEAU_ATTACH"
-#: Names the job where a launcher gives none that all of its processes know.
+#: Names the job if the launcher sets no name that all of its processes share.
 JOB_ID = "FLAMBEAU_JOB_ID"
-#: For launchers that do not say how many processes they started (aprun).
+#: For launchers that do not set the number of processes (aprun).
 RANKS_PER_NODE = "FLAMBEAU_RANKS_PER_NODE"
 LOOPBACK = "127.0.0.1"
-#: An address that is never reached; which of our addresses leads there tells the one to announce.
+#: An address that is never reached: the local address of the route there is the one to announce.
 _ELSEWHERE = "192.0.2.1"
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """The variables of one launcher. `job` are those that differ between two of its jobs."""
+    """The variables of one launcher. Those in `job` differ between two of its jobs."""
 
     name: str
     command: str
@@ -34,16 +34,16 @@ class Launcher:
     size: tuple[str, ...]
     local_size: tuple[str, ...] = ()
     job: tuple[str, ...] = ()
-    #: Others that must be set, too, to tell it from another one.
+    #: Further variables that must be set, to distinguish it from other launchers.
     marks: tuple[str, ...] = ()
 
     def found(self, environment: Mapping[str, str]) -> bool:
-        """Return whether this launcher has started the process."""
+        """Return whether this launcher started the process with this environment."""
         known = any(name in environment for name in self.rank)
         return known and all(name in environment for name in self.marks)
 
 
-#: In the order in which they are asked: a launcher comes before those that it is built upon.
+#: In the order of detection: a launcher comes before those that it is built on.
 LAUNCHERS = (
     Launcher(
         "torchrun",
@@ -122,21 +122,21 @@ LAUNCHERS = (
         ("SLURM_PROCID",),
         ("SLURM_STEP_NUM_TASKS",),
         job=("SLURM_STEP_ID",),
-        # A batch script has a SLURM_PROCID, too.
+        # SLURM_PROCID is also set in batch scripts.
         marks=("SLURM_STEP_NUM_TASKS",),
     ),
 )
 
-#: Names of an allocation, and how often it was started again.
+#: Variables with the name of an allocation, and with its number of restarts.
 _SCHEDULERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "COBALT_JOBID", "FLUX_JOB_ID")
 _RESTARTS = ("SLURM_RESTART_COUNT",)
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Which of the processes that a launcher started this is.
+    """The identity of one of the processes that a launcher started.
 
-    `job` names this start of the job: the same in all of its processes, and in no other job's.
+    `job` identifies this start of the job: it is equal in all of its processes, and in no others.
     """
 
     launcher: str
@@ -147,7 +147,7 @@ class Identity:
 
 
 def identity_of(settings: Attached, environment: Mapping[str, str] | None = None) -> Identity:
-    """Return which process this is, or say what is missing."""
+    """Return the identity of this process; raise `ConfigError` if a variable is missing."""
     environment = os.environ if environment is None else environment
     if settings.rank is not None and settings.size is not None:
         return _checked(Identity("rank=", settings.rank, settings.size, _job(None, environment)))
@@ -160,7 +160,7 @@ def identity_of(settings: Attached, environment: Mapping[str, str] | None = None
 
 
 def detected(environment: Mapping[str, str] | None = None) -> Identity | None:
-    """Return which of several processes of a launcher this is; None if it is alone."""
+    """Return the identity of this process among several of a launcher; None if it is alone."""
     environment = os.environ if environment is None else environment
     if environment.get(ATTACH) == "off":
         return None
@@ -214,7 +214,7 @@ def _identity(launcher: Launcher, environment: Mapping[str, str]) -> Identity:
     one_host = here == size or (launcher.name == "slurm" and _nodes(environment) == 1)
     job = _job(launcher, environment)
     if one_host and not any(name in environment for name in (*launcher.job, JOB_ID)):
-        job = f"{job}-{os.getppid()}"  # the launcher's process here is that of all of them
+        job = f"{job}-{os.getppid()}"  # all processes have the same parent
     return _checked(Identity(launcher.name, rank, size, job, one_host))
 
 
@@ -250,7 +250,7 @@ def _job(launcher: Launcher | None, environment: Mapping[str, str]) -> str:
 
 
 def own_address(settings: Attached, identity: Identity) -> str:
-    """Return the address of this machine at which the other processes of the job reach it."""
+    """Return the address at which the other processes of the job reach this machine."""
     given = settings.host or os.environ.get("MASTER_ADDR")
     if given is not None:
         return _resolved(given) or given
@@ -276,7 +276,7 @@ def _resolved(host: str) -> str | None:
 
 
 def _slurm_address(node: str | None) -> str | None:
-    """Return the address of this node: by its name, or as Slurm knows it."""
+    """Return the address of this node, from its name or from Slurm; None if not known."""
     if node is None:
         return None
     named = _resolved(node)

@@ -1,4 +1,4 @@
-"""How rank 0 of a launcher's processes gathers the others, and how they take part in its call."""
+"""The rendezvous of a launcher's processes: rank 0 gathers the others, which join its call."""
 
 import hashlib
 import json
@@ -28,19 +28,19 @@ from flambeau.config.plural import number_of
 from flambeau.errors import ConfigError, MessagingError
 from flambeau.messaging import Client
 
-#: How often the others look for rank 0, and how long they wait for its answer.
+#: Interval at which the others look for rank 0, and how long they wait for its reply.
 LOOK_SECONDS = 0.05
 ANSWER_SECONDS = 5.0
-#: How long rank 0 waits until the others have read how the job ended.
+#: How long rank 0 waits for the others to acknowledge the outcome of the call.
 FAREWELL_SECONDS = 10.0
-#: Who waits for longer is told for whom.
+#: After this time, rank 0 reports which ranks are missing.
 QUIET_SECONDS = 10.0
 SILENCE_SECONDS = 120.0
 
 
 @final
 class Meeting:
-    """The processes of a call, as rank 0 knows them."""
+    """Rank 0's side of a call: its connections to the other processes."""
 
     def __init__(self, settings: Attached, identity: Identity, call: int) -> None:
         self._place = MeetingPlace(settings, identity, call)
@@ -53,9 +53,9 @@ class Meeting:
     def gather(
         self, own: Arrived, seconds: float, on_wait: Callable[[str], None] = lambda text: None
     ) -> None:
-        """Wait until all processes are there, called as this one was.
+        """Wait until all processes have arrived; raise an error if they were called differently.
 
-        `on_wait` is called once, with who is missing, if that takes long.
+        If that takes long, `on_wait` is called once with a message that names the missing ranks.
         """
         self.arrived[own.rank] = own
         began = time.monotonic()
@@ -100,14 +100,14 @@ class Meeting:
         names = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         return f"{number_of(len(missing), 'rank')} of {own.size} ({names})"
 
-    # What a cluster does with them
+    # Methods for the cluster
 
     def node(self, rank: int) -> str:
         """Return the name of the host that a rank is on."""
         return self.arrived[rank].node
 
     def order(self, rank: int, launch: Launch) -> None:
-        """Have a process be an agent."""
+        """Send a process the order to run an agent."""
         data = msgspec.msgpack.encode(AgentOrder(launch, rank))
         self._server.send(self._peers[rank], Order(), [data])
 
@@ -119,7 +119,7 @@ class Meeting:
         return lost
 
     def end(self, value: bytes, *, failed: bool) -> None:
-        """Tell the others how the call ended, and wait until they know."""
+        """Send the others the outcome of the call, and wait for their acknowledgements."""
         waiting = {
             rank
             for rank, peer in self._peers.items()
@@ -132,7 +132,7 @@ class Meeting:
                 waiting.intersection_update(set(waiting) - set(self.gone()))
             elif isinstance(envelope.message, Farewell):
                 waiting.discard(envelope.message.rank)
-            elif isinstance(envelope.message, Arrived):  # too late, but it shall know
+            elif isinstance(envelope.message, Arrived):  # too late, but it needs the outcome
                 self._server.send(envelope.peer, Over(failed), [value])
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class Meeting:
 
 
 def _require_same(own: Arrived, others: Sequence[Arrived]) -> None:
-    """Make sure that all processes were called with the same settings."""
+    """Raise an error unless all processes make the same call with the same settings."""
     for other in others:
         if other.call != own.call:
             raise ConfigError(
@@ -160,7 +160,7 @@ def _require_same(own: Arrived, others: Sequence[Arrived]) -> None:
 
 @final
 class Participation:
-    """A call as any process but rank 0 takes part in it."""
+    """The side of a call in a process other than rank 0."""
 
     def __init__(self, settings: Attached, identity: Identity, call: int) -> None:
         self._place = MeetingPlace(settings, identity, call)
@@ -168,7 +168,7 @@ class Participation:
         self._client: Client[Said] | None = None
 
     def arrive(self, own: Arrived, seconds: float) -> None:
-        """Let rank 0 know, which may have to come first."""
+        """Report this process to rank 0, retrying until rank 0 listens or `seconds` have passed."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             found = self._place.find()
@@ -179,7 +179,7 @@ class Participation:
         raise self._place.not_found(seconds)
 
     def _is_welcome(self, own: Arrived, address: str, secret: bytes) -> bool:
-        """Return whether rank 0 answers there."""
+        """Connect to an address; return whether rank 0 replies there."""
         self.close()
         self._client = Client(
             CODEC, secret, address, max_bytes=MAX_BYTES, silence_seconds=SILENCE_SECONDS
@@ -194,7 +194,7 @@ class Participation:
         return False
 
     def next(self) -> tuple[Order | Over, Any]:
-        """Wait for what rank 0 wants, with what comes along."""
+        """Wait for the next order of rank 0, or the end of the call; return it and its payload."""
         assert self._client is not None
         while True:
             received = self._client.receive(0.2)
@@ -204,26 +204,26 @@ class Participation:
                 raise MessagingError(f"rank 0 is gone: {self._client.problem}")
 
     def farewell(self) -> None:
-        """Let rank 0 know that this process knows how the call ended."""
+        """Acknowledge to rank 0 that this process has received the outcome of the call."""
         assert self._client is not None
         self._client.send(Farewell(self._rank))
 
     def outlive_driver(self, seconds: float) -> None:
-        """Wait until rank 0 has ended: a launcher ends all processes after the first failure."""
+        """Wait until rank 0 has exited: a launcher ends all processes after the first failure."""
         deadline = time.monotonic() + seconds
         client = self._client
         while client is not None and client.problem is None and time.monotonic() < deadline:
             client.receive(0.1)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
 
 def shown(value: Any) -> str:
-    """Return a short text of a setting, to compare: of a long one its beginning and a digest."""
+    """Return a short text to compare a setting by: a long one is cut, and its digest added."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     if len(text) <= 80:
         return text

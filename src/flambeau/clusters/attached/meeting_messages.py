@@ -1,4 +1,4 @@
-"""What the processes of a launcher tell rank 0, and what it tells them."""
+"""Messages between rank 0 and the other processes of a launcher."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ MAX_BYTES = 1 << 30
 
 
 class Arrived(msgspec.Struct, frozen=True, tag=True):
-    """What a process tells rank 0: who it is, and what it was called with."""
+    """First message of a process to rank 0: its identity, and the call with its arguments."""
 
     rank: int
     size: int
@@ -22,25 +22,25 @@ class Arrived(msgspec.Struct, frozen=True, tag=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
-    """Rank 0 knows that the process is there."""
+    """Reply to `Arrived`: rank 0 has registered the process."""
 
 
 class Order(msgspec.Struct, frozen=True, tag=True):
-    """Be an agent; an `AgentOrder` comes with it."""
+    """Request to run an agent; an `AgentOrder` comes with it."""
 
 
 class Ping(msgspec.Struct, frozen=True, tag=True):
-    """Nothing; that it can be sent shows that the process is there."""
+    """Empty message: if it can be sent, the process is still connected."""
 
 
 class Over(msgspec.Struct, frozen=True, tag=True):
-    """The call is over; its value comes with it, or with `failed` its exception."""
+    """End of the call; its return value comes with it, or its exception if it `failed`."""
 
     failed: bool
 
 
 class Farewell(msgspec.Struct, frozen=True, tag=True):
-    """A process knows how the call ended."""
+    """Acknowledgement that a process has received the outcome of the call."""
 
     rank: int
 

@@ -1,8 +1,8 @@
-"""Where the processes of a launcher find rank 0: a file, or an address that all of them know.
+"""Where the processes of a launcher find rank 0: a file, or an address that all of them have.
 
-Rank 0 listens, and writes where into a file that the others look for (its folder must be shared):
-its name is that of the job and of the call, and only its owner can read it. A file of an earlier
-job of the same name leads nowhere, so the others look again until rank 0 has answered.
+Rank 0 listens, and writes its address to a file that the others look for (in a shared folder). The
+file is named after the job and the call, and only its owner can read it. The address in a file of
+an earlier job of the same name gives no reply, so the others look again until rank 0 has replied.
 """
 
 import contextlib
@@ -24,15 +24,15 @@ from flambeau.messaging.frames import Message
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore
 
-#: The secret of the job, in hexadecimal digits; all processes must have the same.
+#: The secret of the job, at least 16 characters; it must be the same in all processes.
 SECRET = "FLAMBEAU_SECRET"
-#: The folder in which processes find each other.
+#: The folder of the file with the address of rank 0.
 MEETING_DIR = "FLAMBEAU_MEETING_DIR"
 DEFAULT_FOLDER = ".flambeau"
 
 
 class _Written(msgspec.Struct, frozen=True):
-    """What is in the file."""
+    """The content of the file."""
 
     address: str
     secret: str | None
@@ -40,29 +40,29 @@ class _Written(msgspec.Struct, frozen=True):
 
 @final
 class MeetingPlace:
-    """Where the processes of one call meet: a file, or an address that all of them know."""
+    """Where the processes of one call meet: a file, or an address that all of them have."""
 
     def __init__(self, settings: Attached, identity: Identity, call: int | str) -> None:
-        """`call` tells meetings of a job apart: a number or a name."""
+        """Choose how to meet; `call`, a number or a name, distinguishes the meetings of a job."""
         folder = settings.meeting_dir or os.environ.get(MEETING_DIR) or DEFAULT_FOLDER
         self.path = Path(folder) / f"{identity.job}-{call}.json"
         self._name = f"{identity.job}-{call}"
         self._given = _secret_of(self._name)
         self._port = _master_port()
-        #: The store that torchrun keeps at MASTER_PORT can tell an address, but no secret.
+        #: torchrun's store at MASTER_PORT can publish an address, but must not hold a secret.
         self._in_store = self._given is not None and _has_store()
 
     @property
     def needs_file(self) -> bool:
-        """Whether processes meet by way of a file."""
+        """Return whether processes meet through a file."""
         return self._given is None or (self._port is None and not self._in_store)
 
     def open(self, host: str) -> Server[Said]:
-        """Listen, as rank 0, and let the others know where."""
+        """Listen, as rank 0, and publish the address."""
         return self.listen(host, CODEC, MAX_BYTES)
 
     def listen(self, host: str, codec: Codec[Message], max_bytes: int) -> Server[Message]:
-        """Listen for messages of any protocol, as rank 0, and let the others know where."""
+        """Listen for messages of any protocol, as rank 0, and publish the address."""
         secret = self._given or new_secret()
         port = 0 if self.needs_file or self._port is None else self._port
         server = Server(codec, secret, host, port, max_bytes=max_bytes)
@@ -88,7 +88,7 @@ class MeetingPlace:
         temporary.replace(self.path)
 
     def find(self) -> tuple[str, bytes] | None:
-        """Return where rank 0 says that it is, with the secret; None if there is no word of it."""
+        """Return the address that rank 0 has published, and the secret; None if there is none."""
         if self._in_store:
             assert self._given is not None
             store = _torchrun_store()
@@ -112,11 +112,11 @@ class MeetingPlace:
             written = msgspec.json.decode(data, type=_Written)
             secret = bytes.fromhex(written.secret) if written.secret else self._given
         except (msgspec.DecodeError, ValueError):
-            return None  # of another version; rank 0 replaces it
+            return None  # written by another version; rank 0 replaces it
         return None if secret is None else (written.address, secret)
 
     def remove(self) -> None:
-        """Remove the file, and its folder if nothing else is in it."""
+        """Remove the file, and its folder if that is empty then."""
         if self.needs_file:
             self.path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ class MeetingPlace:
         )
 
     def not_found(self, seconds: float) -> ConfigError:
-        """Return the error of a process that rank 0 did not answer."""
+        """Return the error for a process that got no reply from rank 0."""
         if self.needs_file and not self.path.exists():
             return ConfigError(f"rank 0 did not come within {seconds:g} s; {self._what_to_set()}")
         return ConfigError(
@@ -140,7 +140,7 @@ class MeetingPlace:
 
 
 def _secret_of(call: str) -> bytes | None:
-    """Return the secret of one call, made from that of the environment, if there is one."""
+    """Return the secret of one call, derived from the one in the environment, if that is set."""
     given = os.environ.get(SECRET)
     if not given:
         return None
@@ -151,7 +151,7 @@ def _secret_of(call: str) -> bytes | None:
 
 
 def _master_port() -> int | None:
-    """Return the port that rank 0 can listen on: one that the launcher does not use itself."""
+    """Return MASTER_PORT for rank 0 to listen on, unless the launcher uses that port itself."""
     port = os.environ.get("MASTER_PORT")
     if _has_store() or port is None or "MASTER_ADDR" not in os.environ:
         return None
@@ -161,7 +161,7 @@ def _master_port() -> int | None:
 
 
 def _has_store() -> bool:
-    """Return whether torchrun, or `flambeau run`, keeps a store at MASTER_PORT."""
+    """Return whether torchrun, or `flambeau run`, runs a store at MASTER_PORT."""
     return "TORCHELASTIC_RUN_ID" in os.environ or "TORCHELASTIC_USE_AGENT_STORE" in os.environ
 
 

@@ -1,1 +1,1 @@
-"""Files of a run on their way to and from agents that do not share the driver's disk."""
+"""Transfer of a run's files to and from agents that do not share the driver's disk."""

@@ -1,4 +1,4 @@
-"""Carrying a run's files to and from agents that do not see them."""
+"""Transfer of a run's files between the driver and agents that do not see them."""
 
 import shutil
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from flambeau.errors import ConfigError, JobFailedError
 if TYPE_CHECKING:
     from flambeau.clusters.file_transfer.depot import Depot
 
-#: Where files of a checkpoint wait until it is complete.
+#: Where files of a checkpoint are stored until it is complete.
 INCOMING = ".incoming"
 
 Send = Callable[..., object]
@@ -32,7 +32,7 @@ Send = Callable[..., object]
 
 @final
 class Carrier:
-    """The driver's side: what agents need is sent to them, what they save is fetched."""
+    """The driver's side, which sends agents the files they need and fetches what they save."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Carrier:
     ) -> None:
         self._run, self._keep, self._initial = run, keep, initial
         self._limit, self.depot = limit, depot
-        #: Agents that have the driver's data, and whether it is in the depot.
+        #: Agents that have the data of the driver's memory, and whether it is in the depot.
         self._supplied: set[bytes] = set()
         self._deposited = False
-        #: Checkpoints that are on their way: agents that have not sent all, and the manifest.
+        #: Checkpoints in transfer: agents that have not sent all their files, and the manifest.
         self._coming: dict[str, set[int]] = {}
         self._manifests: dict[str, bytearray] = {}
         self._best: dict[str, tuple[int, str, float]] = {}
@@ -58,11 +58,11 @@ class Carrier:
 
     @property
     def busy(self) -> bool:
-        """Whether something is on its way."""
+        """Whether a transfer is in progress."""
         return bool(self._coming or self._fetching)
 
     def bring(self, peer: bytes, checkpoint: str | None, send: Send) -> None:
-        """Send an agent the user's code, and what its roles begin with."""
+        """Send an agent the user's code and the checkpoints that its roles start from."""
         own = [path for path in sorted(self._run.code.glob("**/*")) if path.is_file()]
         if checkpoint is not None:
             own += files_of((self._run.checkpoints / checkpoint).resolve())
@@ -75,7 +75,7 @@ class Carrier:
             self._supply(send)
 
     def _supply(self, send: Send) -> None:
-        """Send an agent the data of the driver's memory, which all find in the depot if large."""
+        """Send an agent the data of the driver's memory, through the depot if it is large."""
         files = sorted(self._run.shared.glob("*"))
         size = sum(map(_size, files))
         if size <= self._limit:
@@ -90,7 +90,7 @@ class Carrier:
         send(FilesStored(list(named)))
 
     def _send(self, place: str, root: Path, files: list[Path], send: Send) -> None:
-        """Send files, also those that an agent has: a step may have been saved again."""
+        """Send files, even those that an agent has: a step may have been saved again."""
         paths = [path.resolve() for path in files]
         named = {place + path.relative_to(root).as_posix(): path for path in paths}
         if self.depot is not None and sum(map(_size, paths)) > self._limit:
@@ -102,7 +102,7 @@ class Carrier:
                 send(FilePart(name, part.start), [data])
 
     def saved(self, step: int, best: Any, agents: dict[int, Send]) -> None:
-        """A checkpoint is complete where its workers are: fetch it."""
+        """Fetch a checkpoint that is complete on the machines of its workers."""
         name = f"checkpoints/step-{step:08d}"
         self._coming[name] = set(agents)
         if best is not None:
@@ -111,7 +111,7 @@ class Carrier:
             send(WantFiles(name))
 
     def part(self, part: FilePart, data: Any) -> None:
-        """A piece of a file; what commits a checkpoint has to wait."""
+        """Write a part of a file; keep a manifest, which commits a checkpoint, in memory."""
         directory, _, name = part.path.rpartition("/")
         if name == MANIFEST:
             if part.start == 0:
@@ -121,7 +121,7 @@ class Carrier:
             write_part(self._run.path / INCOMING, part, data)
 
     def sent(self, message: FilesSent, agents: dict[int, Send]) -> None:
-        """An agent has sent its files of a checkpoint; with those of the last one it is there."""
+        """Record that an agent has sent its files of a checkpoint; the last agent completes it."""
         if message.too_large:
             raise JobFailedError(
                 f"the checkpoint {message.directory} has {message.too_large >> 20:,} MB on one "
@@ -148,7 +148,7 @@ class Carrier:
         self._fetching[message.directory] = self._fetcher.submit(self.depot.take, stored, target)
 
     def lost(self, agent: int) -> None:
-        """Give up checkpoints of which an agent that is gone has files."""
+        """Give up checkpoints of which a lost agent has not sent all its files."""
         for directory in [name for name, missing in self._coming.items() if agent in missing]:
             del self._coming[directory]
             for waiting in (self._manifests, self._best, self._stored):
@@ -157,7 +157,7 @@ class Carrier:
             shutil.rmtree(self._run.path / INCOMING / directory, ignore_errors=True)
 
     def settle(self, agents: dict[int, Send]) -> None:
-        """Take in what has been fetched from the depot."""
+        """Commit the checkpoints that have been fetched from the depot."""
         for directory, fetched in list(self._fetching.items()):
             if fetched.done():
                 del self._fetching[directory]
@@ -165,7 +165,7 @@ class Carrier:
                 self._commit(directory, agents)
 
     def close(self) -> None:
-        """Leave nothing in the depot."""
+        """Stop fetching and remove the depot."""
         self._fetcher.shutdown(cancel_futures=True)
         if self.depot is not None:
             self.depot.remove()
@@ -175,7 +175,7 @@ class Carrier:
         if directory in self._manifests:
             (come / MANIFEST).write_bytes(self._manifests.pop(directory))
         if directory in self._gone or not (come / MANIFEST).is_file():
-            # Pruned before all of it was sent; a newer one is on its way.
+            # Pruned before all of it was sent; a newer one follows.
             self._gone.discard(directory)
             shutil.rmtree(come, ignore_errors=True)
             return
@@ -193,7 +193,7 @@ class Carrier:
 
 
 def remove_traces(run_dir: Path) -> None:
-    """Nothing but the run's own files stays in its directory."""
+    """Remove the token and incomplete transfers from a run directory."""
     (run_dir / TOKEN).unlink(missing_ok=True)
     shutil.rmtree(run_dir / INCOMING, ignore_errors=True)
 
@@ -203,7 +203,7 @@ def _size(path: Path) -> int:
 
 
 def files_of(checkpoint: Path) -> list[Path]:
-    """All files of a checkpoint, also those of others on which it builds."""
+    """Return all files of a checkpoint, including those of others on which it builds."""
     manifest = Manifest.read(checkpoint)
     names = {*manifest.files, MANIFEST}
     names |= {

@@ -1,4 +1,4 @@
-"""Files too large for messages go through a folder that driver and agents reach by a URL."""
+"""A folder, given by URL, through which driver and agents exchange large files."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,13 +10,13 @@ from flambeau.data.sources.urls import file_system, transferring
 
 @final
 class Depot:
-    """The folder. Names are those of files in the run; what is there is this job's alone."""
+    """A folder that only one job uses. Names are those of files in the run."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def put(self, files: Mapping[str, Path]) -> None:
-        """Copy files there, under these names."""
+        """Copy files to the folder, under these names."""
         for name, path in files.items():
             system, place = file_system(f"{self.url}/{name}")
             with transferring(self.url, "written"):
@@ -24,7 +24,7 @@ class Depot:
                 system.put_file(str(path), place)
 
     def get(self, names: Iterable[str], root: Path) -> None:
-        """Copy files from there to their places below `root`."""
+        """Copy files from the folder to their places below `root`."""
         for name in names:
             target = below(root, name)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ class Depot:
                 system.get_file(place, str(target))
 
     def take(self, names: Iterable[str], root: Path) -> None:
-        """The same, and leave nothing there."""
+        """Move files from the folder to their places below `root`."""
         for name in names:
             self.get([name], root)
             system, place = file_system(f"{self.url}/{name}")
@@ -41,7 +41,7 @@ class Depot:
                 system.rm_file(place)
 
     def remove(self) -> None:
-        """Leave no folder."""
+        """Remove the folder."""
         system, place = file_system(self.url)
         with transferring(self.url, "written"):
             if system.exists(place):

@@ -1,4 +1,4 @@
-"""Files in pieces that fit into messages, and names that both sides know."""
+"""Files in parts that fit into messages, and names that both sides use."""
 
 import mmap
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from typing import Any
 from flambeau.coordination.file_messages import FilePart
 
 PART_BYTES = 8 << 20
-#: Where agents find the run that this one starts from, below their own.
+#: Where agents find the run that this one starts from, below their own run directory.
 INIT = "init"
-#: The file by which agents know the driver's run directory.
+#: The file by which agents recognise the driver's run directory.
 TOKEN = ".token"
 
 
 def sees(run_dir: str, token: str) -> bool:
-    """Whether this is the directory in which the driver has left its token."""
+    """Return whether this is the directory that contains the driver's token."""
     try:
         return (Path(run_dir) / TOKEN).read_text(encoding="ascii") == token
     except OSError:
@@ -23,9 +23,9 @@ def sees(run_dir: str, token: str) -> bool:
 
 
 def parts_of(root: Path, path: Path) -> Iterator[tuple[FilePart, memoryview]]:
-    """Return a file, piece by piece, named by its place below `root`.
+    """Yield a file in parts, named by its path below `root`.
 
-    The pieces are mapped: those that wait to be sent, perhaps to many, take no memory.
+    The data is memory-mapped: parts that wait to be sent, perhaps to many agents, use no memory.
     """
     name = path.relative_to(root).as_posix()
     size = path.stat().st_size
@@ -39,14 +39,14 @@ def parts_of(root: Path, path: Path) -> Iterator[tuple[FilePart, memoryview]]:
 
 
 def below(root: Path, name: str) -> Path:
-    """A place below `root`, and nowhere else."""
+    """Return the path of a name below `root`; raise `ValueError` if it is outside."""
     if ".." in Path(name).parts or Path(name).is_absolute():
         raise ValueError(f"{name} is not below {root}")
     return root / name
 
 
 def write_part(root: Path, part: FilePart, data: Any) -> None:
-    """Put a piece into its place; nothing outside `root` is touched."""
+    """Write a part to its place in a file; nothing outside `root` is written."""
     path = below(root, part.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("r+b" if part.start else "wb") as file:

@@ -1,1 +1,1 @@
-"""Agents as actors of a Ray cluster."""
+"""Agents as actors on a Ray cluster."""

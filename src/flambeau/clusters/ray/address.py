@@ -1,4 +1,4 @@
-"""What is checked before a Ray is joined, since Ray itself tries for minutes, or says nothing."""
+"""Checks before a Ray cluster is joined: Ray itself retries for minutes, or reports nothing."""
 
 import socket
 import warnings
@@ -15,7 +15,7 @@ PROBE_SECONDS = 5.0
 
 
 def require_listener(address: str) -> None:
-    """Raise an error if nobody listens at HOST:PORT. Other forms are for Ray to judge."""
+    """Raise an error if nothing listens at HOST:PORT. Other forms are left for Ray to check."""
     place = host_and_port(address)
     if place is None:
         return
@@ -29,7 +29,7 @@ def require_listener(address: str) -> None:
 
 
 def warn_of_another(address: str | None) -> None:
-    """Warn if this process is connected to a Ray that is not the one at HOST:PORT."""
+    """Warn if this process is connected to a different Ray cluster than HOST:PORT."""
     used = ray.get_runtime_context().gcs_address
     if address is not None and not may_be_same(address, used):
         warnings.warn(
@@ -40,7 +40,7 @@ def warn_of_another(address: str | None) -> None:
 
 
 def host_and_port(address: str) -> tuple[str, int] | None:
-    """Return the parts of an address of the form HOST:PORT."""
+    """Return the host and port of an address of the form HOST:PORT; None for other forms."""
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not (port.isascii() and port.isdecimal()):
         return None
@@ -48,7 +48,7 @@ def host_and_port(address: str) -> tuple[str, int] | None:
 
 
 def may_be_same(given: str, used: str) -> bool:
-    """Return whether an address may be that of a Ray. Ray calls loopback by an outer address."""
+    """Return whether both may be one cluster's address. Ray replaces loopback by an outer one."""
     one, other = host_and_port(given), host_and_port(used)
     if one is None or other is None:
         return True
@@ -65,9 +65,9 @@ def _numbers(host: str) -> set[str]:
 
 
 def require_known_keys(runtime_env: Mapping[str, Any] | None) -> None:
-    """Raise an error for a misspelled key, which Ray would leave out without a word.
+    """Raise an error for a misspelled key, which Ray would silently ignore.
 
-    Others that it does not know may be those of plugins.
+    Other unknown keys may belong to plugins.
     """
     for key in runtime_env or {}:
         meant = None if key in RuntimeEnv.known_fields else close_to(key, RuntimeEnv.known_fields)

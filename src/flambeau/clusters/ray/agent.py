@@ -1,4 +1,4 @@
-"""An agent as an actor of Ray."""
+"""An agent as a Ray actor."""
 
 import os
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from flambeau.clusters.spool import Spool
 
 @dataclass(frozen=True)
 class RayOrder:
-    """What an actor is sent: an encoded `AgentOrder`, and the rows that it brings to its roles.
+    """The order for an actor: an encoded `AgentOrder`, and the rows that it provides to its roles.
 
-    The blocks are named inside, so that Ray does not fetch them all at once.
+    References to blocks are nested in it, so that Ray does not fetch all blocks at once.
     """
 
     order: bytes
@@ -26,10 +26,10 @@ class RayOrder:
 
 
 class AgentActor:
-    """Serves one job as one of its agents."""
+    """An actor that runs one agent of a job."""
 
     def serve(self, sent: RayOrder) -> None:
-        """Be an agent until the coordinator has it shut down."""
+        """Run an agent until the coordinator shuts it down."""
         order = decode_order(sent.order)
         node = ray.get_runtime_context().get_node_id()
         host = order.host or ray.util.get_node_ip_address()
@@ -40,6 +40,6 @@ class AgentActor:
                 spool.fill(batches_of(sent.parts))
                 return spool
 
-            # With an actor, Ray ends what it has started: no other agent may depend on that.
+            # Ray ends an actor's child processes with it: no other agent may depend on them.
             os.environ.pop(KEEP_LOADED, None)
             be_agent(order, fill=fill if sent.parts else None, shares=False)

@@ -1,4 +1,4 @@
-"""Blocks of Ray Datasets: which agent gets which rows, and what an agent does with them."""
+"""Blocks of Ray Datasets: how their rows are split over agents, and how an agent reads them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,13 +11,13 @@ import ray
 from flambeau.clusters.ray.columns import common_schema, plain_columns, with_schema
 from flambeau.errors import DataError
 
-#: How many blocks one task counts the rows of.
+#: The number of blocks whose rows one task counts.
 BLOCKS_PER_TASK = 256
 
 
 @dataclass(frozen=True)
 class BlockSlice:
-    """Some rows of a block, which stays in Ray's object store until an agent asks for it."""
+    """Some rows of a block, which stays in Ray's object store until an agent fetches it."""
 
     block: Any
     offset: int
@@ -26,16 +26,16 @@ class BlockSlice:
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of a dataset for one agent, and the columns that the rows of all agents have."""
+    """The rows of a dataset for one agent, and the schema that the rows of all agents have."""
 
     slices: Sequence[BlockSlice]
     schema: pa.Schema
 
 
 def deal_out(dataset: Any, agents: int) -> list[Part]:
-    """Return the rows of a dataset for each agent: in order, each row once, equally many.
+    """Return the rows of a dataset for each agent: in order, each row once, in equal numbers.
 
-    (Up to one row: what cannot be divided goes to the first agents.)
+    If the rows cannot be divided equally, the first agents get one row more.
     """
     with in_order(dataset):
         blocks = dataset.to_arrow_refs()
@@ -54,10 +54,10 @@ def deal_out(dataset: Any, agents: int) -> list[Part]:
 
 @contextmanager
 def in_order(dataset: Any) -> Iterator[None]:
-    """Have a dataset executed so that its blocks keep its order, not that in which they finish.
+    """Make a dataset return its blocks in its own order, not that in which they finish.
 
-    Every execution for a job must be in a `with` of this, as Ray keeps the blocks of the first one.
-    A run that is resumed needs it: it continues at a row.
+    Every execution for a job must be inside this context, as Ray keeps the blocks of the first one.
+    A resumed run needs the order: it continues at a row.
     """
     options = dataset.context.execution_options
     before, options.preserve_order = options.preserve_order, True
@@ -68,7 +68,7 @@ def in_order(dataset: Any) -> Iterator[None]:
 
 
 def split_rows(counts: Sequence[int], parts: int) -> list[list[tuple[int, int, int]]]:
-    """Return, for each part, which blocks it has rows of: number, first row, number of rows."""
+    """Return, for each part, its slices of blocks: block number, first row, number of rows."""
     total, split, block, offset = sum(counts), [], 0, 0
     for part in range(parts):
         wanted = total // parts + (part < total % parts)
@@ -85,13 +85,13 @@ def split_rows(counts: Sequence[int], parts: int) -> list[list[tuple[int, int, i
 
 
 def _look_at(*blocks: pa.Table) -> tuple[list[int], list[pa.Schema]]:
-    """Return how many rows blocks have, and which columns there are in them."""
+    """Return the numbers of rows of blocks, and the distinct schemas of those that have any."""
     schemas = [plain_columns(block).schema for block in blocks if block.num_rows]
     return [block.num_rows for block in blocks], list(dict.fromkeys(schemas))
 
 
 def batches_of(parts: Mapping[str, Part]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Fetch one block after the other; gives the name of each batch's frame with it."""
+    """Fetch one block after the other; yield its batches, each with the name of its frame."""
     for name, part in parts.items():
         for each in part.slices:
             table = ray.get(each.block).slice(each.offset, each.rows)

@@ -1,4 +1,4 @@
-"""A client of Ray (`ray://`): it is outside of the cluster, and workers cannot connect to it."""
+"""A Ray client (`ray://`): it is outside the cluster, and workers cannot connect to it."""
 
 import logging
 import os
@@ -25,12 +25,12 @@ _ATTEMPTS = 3
 _SERVER_FAILED = (
     "Starting Ray client server failed",
     "Proxy failed to Connect to backend",
-    "psutil.ZombieProcess",  # it ended while Ray looked whether it runs
+    "psutil.ZombieProcess",  # it ended while Ray checked whether it was running
 )
 
 
 def connect_client(settings: Ray) -> None:
-    """Join the cluster at the address of the settings, unless this process is a client already."""
+    """Join the cluster at the address in the settings, unless this process is a client already."""
     require_known_keys(settings.runtime_env)
     if ray.is_initialized():
         return
@@ -46,13 +46,13 @@ def connect_client(settings: Ray) -> None:
 
 
 def server_failed(error: Exception) -> bool:
-    """Return whether the process that Ray starts for a client has ended before it could serve."""
+    """Return whether the process that Ray starts for a client has ended before it was ready."""
     return any(reason in str(error) for reason in _SERVER_FAILED)
 
 
 @final
 class RemoteDriver:
-    """The process on the head node that drives a job for this one; use it in a `with`."""
+    """The process on the head node that drives a job for this one; a context manager."""
 
     def __init__(self, settings: Ray) -> None:
         connect_client(settings)
@@ -81,7 +81,7 @@ class RemoteDriver:
             raise _lost(error) from None
 
     def folder(self, name: str) -> Path:
-        """Return the path that a folder has on the head node."""
+        """Return the path of a folder on the head node."""
         return Path(self._ask("folder", name))
 
     def start(self, module: str, call: bytes, terminal: tuple[int, int] | None) -> None:
@@ -89,12 +89,12 @@ class RemoteDriver:
         self._ask("start", module, call, terminal)
 
     def poll(self, seconds: float) -> Output:
-        """Return what the process has printed."""
+        """Return new output of the process, after waiting at most `seconds` for some."""
         output: Output = self._ask("poll", seconds)
         return output
 
     def send_signal(self, number: int) -> None:
-        """Send the process a signal."""
+        """Send a signal to the process."""
         self._ask("send_signal", number)
 
     def has(self, name: str) -> bool:
@@ -102,7 +102,7 @@ class RemoteDriver:
         return bool(self._ask("files", name))
 
     def read_file(self, name: str, path: str) -> bytes | None:
-        """Return a file of a folder on the head node; None if there is none."""
+        """Return the content of a file on the head node; None if it does not exist."""
         sizes = {info.path: info.size for info in self._ask("files", name)}
         if path not in sizes:
             return None
@@ -128,7 +128,7 @@ class RemoteDriver:
     def fetch(self, name: str, folder: Path, but: str) -> None:
         """Make a folder equal to one on the head node, except for the file `but`.
 
-        Files that are here already are not copied.
+        Files that have not changed are not copied again.
         """
         there = {info.path: info for info in self._ask("files", name)}
         here = {info.path: info for info in list_files(folder) if info.path != but}
@@ -150,7 +150,7 @@ class RemoteDriver:
 def _remove_others(
     folder: Path, here: Mapping[str, FileInfo], there: Mapping[str, FileInfo]
 ) -> None:
-    """Remove files that the head node has removed, such as checkpoints beyond those to keep."""
+    """Remove files that the head node has removed, such as old checkpoints."""
     for path in here.keys() - there.keys():
         (folder / path).unlink()
         for parent in (folder / path).parents:
@@ -175,7 +175,7 @@ def _lost(error: RayActorError) -> FlambeauError:
 
 
 def lineage_of(dataset: Any) -> bytes:
-    """Return how a Ray Dataset is made; its blocks belong to this process and cannot be sent."""
+    """Return a Ray Dataset's lineage: its blocks belong to this process and cannot be sent."""
     if not dataset.has_serializable_lineage():
         raise ConfigError(
             "this Ray Dataset was made of data in memory, which a client of Ray (ray://) cannot "
@@ -187,5 +187,5 @@ def lineage_of(dataset: Any) -> bytes:
 
 
 def dataset_of(lineage: bytes) -> Any:
-    """Return the Ray Dataset that `lineage_of` describes."""
+    """Return the Ray Dataset with the lineage that `lineage_of` returned."""
     return ray.data.Dataset.deserialize_lineage(lineage)

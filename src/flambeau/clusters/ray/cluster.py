@@ -1,4 +1,4 @@
-"""Agents as actors of Ray, one in each bundle of a placement group."""
+"""Agents as Ray actors, one in each bundle of a placement group."""
 
 import logging
 import os
@@ -32,19 +32,19 @@ from flambeau.config.plural import number_of
 from flambeau.errors import ConfigError, DataError, UserError
 from flambeau.kernels.cores import usable_cores
 
-#: An actor that has not ended by then does not answer.
+#: How long actors may take to end before they are killed.
 STOP_SECONDS = 10.0
-#: Nodes are only added in a longer time: the program waits for them if it is given more.
+#: Adding nodes takes longer: only with a greater `resources_timeout` does a job wait for them.
 BRIEF_SECONDS: float = Ray.model_fields["resources_timeout"].default
-#: Where a Ray that is started here listens. Ray replaces 127.0.0.1 by an outer address.
+#: Where a Ray that is started here listens; Ray would replace 127.0.0.1 by an outer address.
 OWN_ADDRESS = "127.0.0.2"
-#: The address with which Ray starts a cluster, whatever runs already.
+#: The address with which Ray starts a new cluster even if another one is running.
 NEW = "local"
 
 
 @final
 class RayCluster(Cluster):
-    """One actor for each worker; rows of Ray Datasets (`frames`) are dealt out to them."""
+    """One actor for each worker; rows of Ray Datasets (`frames`) are split over the actors."""
 
     place_name = "node"
     replaces_single_agents = True
@@ -64,17 +64,17 @@ class RayCluster(Cluster):
         self._parts: list[dict[str, Part]] = []
         self._launch: Launch | None = None
         self._group: Any = None
-        #: A group that was reserved for this process and its workers, which is not ours to remove.
+        #: A group that was reserved for this process and its workers; its owner removes it.
         self._reserved: Any = None
         self._placed: Any = None
         self._asked = 0.0
         self._actors: dict[int, Any] = {}
-        #: Futures: an actor runs; it has ended.
+        #: Futures of each actor: it has started; it has ended.
         self._started: dict[int, Any] = {}
         self._serving: dict[Any, int] = {}
 
     def start(self, launch: Launch) -> None:
-        """Ask for room, and start an actor in each part of it as soon as there is any."""
+        """Request a placement group, and an actor in each bundle, which starts when it has room."""
         self._launch = launch
         bundle = self._settings.resources
         self._reserved = reserved_group(bundle, self.agents)
@@ -130,20 +130,20 @@ class RayCluster(Cluster):
         return PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=agent)
 
     def poll(self) -> list[AgentEnded]:
-        """Return which actors have ended, with what Ray reports about it."""
+        """Return the agents whose actors have ended, with the reason that Ray reports."""
         self._require_place()
         done = _done(self._serving)
         errors = {self._serving.pop(serving): _error_of(serving) for serving in done}
         ended = []
         for agent, error in errors.items():
             if error is not None and never_ran(error):
-                self._start(agent)  # its bundle was on a lost node; by now, Ray is moving it
+                self._start(agent)  # its bundle was on a lost node; Ray is moving it now
             elif error is not None:
                 ended.append(AgentEnded(reason_of(error), agent))
         return ended
 
     def _require_place(self) -> None:
-        """Raise an error if there has been no room for too long."""
+        """Raise an error if there has been no room for longer than `resources_timeout`."""
         if self._placed is None:
             return
         waited = time.monotonic() - self._asked
@@ -155,11 +155,11 @@ class RayCluster(Cluster):
 
     @property
     def ended(self) -> bool:
-        """See `Cluster`: as long as there is no room, no agent will join."""
+        """Return whether there is no room yet, so that no agent will join (see `Cluster`)."""
         return self._placed is not None
 
     def restart(self, agents: Sequence[int]) -> None:
-        """Start others in the same bundles, which Ray moves to other nodes if theirs is lost."""
+        """Start new actors in the same bundles; Ray moves bundles of lost nodes to other nodes."""
         self.patience = self._settings.start_timeout
         for agent in agents:
             self._end(agent)
@@ -170,7 +170,7 @@ class RayCluster(Cluster):
         self._serving = {ref: number for ref, number in self._serving.items() if number != agent}
 
     def late(self, missing: Sequence[int]) -> UserError:
-        """See `Cluster`: bundles of lost nodes wait for room elsewhere."""
+        """Return the error for missing agents: bundles of lost nodes wait for room elsewhere."""
         return ConfigError(
             f"{number_of(len(missing), 'agent')} of {self.agents} did not join within "
             f"{self.patience:.0f} s. If Ray has not started them: it has "
@@ -181,7 +181,7 @@ class RayCluster(Cluster):
         )
 
     def stop(self) -> None:
-        """Wait for the actors, which have been told to shut down; then give the room back."""
+        """Wait for the actors, which have received shutdown requests; then remove the group."""
         started = _done(self._started.values())
         serving = [each for each, agent in self._serving.items() if self._started[agent] in started]
         _done(serving, STOP_SECONDS)
@@ -193,7 +193,7 @@ class RayCluster(Cluster):
 
 
 def connect(settings: Ray) -> None:
-    """Use the Ray of this process, or join the one that runs, or start one on this machine."""
+    """Use this process's Ray connection, join a running cluster, or start one on this machine."""
     require_known_keys(settings.runtime_env)
     if ray.is_initialized():
         warn_of_another(settings.address)
@@ -212,9 +212,9 @@ def connect(settings: Ray) -> None:
 
 
 def _start_unless_running(address: str | None, quiet: Mapping[str, Any]) -> None:
-    """Join the Ray that `ray start` has started on this machine, or start one.
+    """Join the cluster that `ray start` has started on this machine, or start one.
 
-    Others that are found (`"auto"`) belong to programs, and end with these.
+    Other clusters that Ray would find (`"auto"`) belong to programs, and end with them.
     """
     own: dict[str, Any] = {"include_dashboard": False, "num_cpus": len(usable_cores())}
     if sys.platform == "linux":
@@ -224,11 +224,11 @@ def _start_unless_running(address: str | None, quiet: Mapping[str, Any]) -> None
     except ValueError as error:
         if "existing cluster" not in str(error):
             raise
-        ray.init(**quiet)  # it knows its cores itself
+        ray.init(**quiet)  # a running cluster has its own number of cores
 
 
 def _done(futures: Collection[Any], seconds: float = 0) -> list[Any]:
-    """Wait for futures; return those that are done by then."""
+    """Wait at most `seconds` for all futures; return those that are done."""
     if not futures:
         return []
     done: list[Any] = ray.wait(list(futures), num_returns=len(futures), timeout=seconds)[0]
@@ -236,7 +236,7 @@ def _done(futures: Collection[Any], seconds: float = 0) -> list[Any]:
 
 
 def _error_of(serving: Any) -> RayError | None:
-    """Return the error with which an actor has ended; None if it was told to end."""
+    """Return the error with which an actor has ended; None if it shut down on request."""
     try:
         ray.get(serving)
     except RayError as error:

@@ -1,4 +1,4 @@
-"""Columns of blocks of Ray Datasets, as types of plain Arrow that are the same in all blocks."""
+"""Columns of Ray Dataset blocks, as plain Arrow types that are the same in all blocks."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,9 +8,9 @@ from flambeau.errors import DataError
 
 
 def plain_columns(table: pa.Table) -> pa.Table:
-    """Return tensors, which have types of their own in Ray, as lists (of a fixed size, if equal).
+    """Return a table with Ray's tensor types as lists (of a fixed size, if shapes are equal).
 
-    Categories, which differ from block to block, become the values that they stand for.
+    Categories, whose codes differ from block to block, become plain values.
     """
     return pa.table({name: _plain(table.column(name)) for name in table.schema.names})
 
@@ -39,9 +39,10 @@ def _lists(tensors: pa.ExtensionArray, shape: Sequence[int | None] | None) -> pa
 
 
 def common_schema(schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """Return columns that rows of all blocks can have; raise an error if there are none.
+    """Return a schema for the rows of all blocks; raise an error if there is none.
 
-    Blocks are made apart: in one, a column may have no fraction, only empty lists or no values.
+    Blocks are made independently: a column may have no fractions, only empty lists or no values in
+    one of them.
     """
     different = list(dict.fromkeys(schema.remove_metadata() for schema in schemas))
     try:
@@ -54,7 +55,7 @@ def common_schema(schemas: Iterable[pa.Schema]) -> pa.Schema:
 
 
 def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with the columns of a schema; those that it lacks have no values."""
+    """Return a table with the columns of a schema; missing columns are filled with nulls."""
     return pa.table([_as(table, field) for field in schema], schema)
 
 

@@ -1,9 +1,9 @@
-"""A process on the head node that drives a job for a client of Ray (`ray://`).
+"""A process on the head node that drives a job for a Ray client (`ray://`).
 
 Workers connect to the process that drives their job, and cannot reach a client. So a client starts
-a `DriverActor`, which starts a process of its own, as `ray job submit` would: it has a main thread
-for signals, and is a program of Ray with actors of its own. The client asks the actor for what the
-process prints, and copies files there and back.
+a `DriverActor`, which starts a separate process, as `ray job submit` would: it has a main thread
+for signals, and is a Ray program with its own actors. The client polls the actor for the output of
+the process, and copies files there and back.
 """
 
 import fcntl
@@ -30,17 +30,17 @@ from flambeau.version import __version__
 
 _LENGTH = struct.Struct("<Q")
 _CHUNK = 1 << 16
-#: How long a process that is asked to stop may take to save its run.
+#: How long a process may take to save its run after a request to stop.
 STOP_SECONDS = 60.0
-#: What a call returns, in a folder of its own, until the client has read it.
+#: The file with the outcome of a call, in its own folder, until the client has read it.
 OUTCOME = "outcome"
-#: A client that has not read it by then is lost.
+#: A client that has not read the outcome by then counts as lost.
 OUTCOME_SECONDS = 86400.0
 
 
 @dataclass(frozen=True)
 class FileInfo:
-    """A file below a folder; equal ones are not copied again."""
+    """A file below a folder; if path, size and time are equal, it is not copied again."""
 
     path: str
     size: int
@@ -49,7 +49,7 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class Output:
-    """What a process has printed since it was last asked; `exit_code` once it has ended."""
+    """The output of a process since the last poll; `exit_code` once the process has ended."""
 
     chunks: Sequence[tuple[int, bytes]]
     exit_code: int | None
@@ -67,7 +67,7 @@ def list_files(folder: Path) -> list[FileInfo]:
 
 
 class DriverActor:
-    """Runs one call in a process of its own, and keeps the folders that it works in."""
+    """An actor that runs one call in a separate process, and keeps the folders of the call."""
 
     def __init__(self, version: str, folder: str | None) -> None:
         if version != __version__:
@@ -82,7 +82,7 @@ class DriverActor:
         self._readers: list[threading.Thread] = []
 
     def folder(self, name: str) -> str:
-        """Return the path of a folder on this node, which may be there from an earlier call."""
+        """Return the path of a folder on this node, which may exist from an earlier call."""
         return str(self._base / name)
 
     def files(self, name: str) -> list[FileInfo]:
@@ -96,7 +96,7 @@ class DriverActor:
             return file.read(size)
 
     def write(self, name: str, path: str, offset: int, data: bytes, modified_ns: int) -> None:
-        """Write a part of a file; parts come in order."""
+        """Write a part of a file; parts must come in order."""
         target = self._base / name / path
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with target.open("ab" if offset else "wb") as file:
@@ -108,7 +108,7 @@ class DriverActor:
         shutil.rmtree(self._base / name.partition("/")[0], ignore_errors=True)
 
     def start(self, module: str, call: bytes, terminal: tuple[int, int] | None) -> None:
-        """Start the process; with a `terminal` (columns, lines) it sees one as standard error."""
+        """Start the process; with `terminal` (columns, lines), its standard error is a terminal."""
         errors, inside = _open_terminal(*terminal) if terminal else os.pipe()
         environment = {
             **os.environ,
@@ -146,7 +146,7 @@ class DriverActor:
             self._printed.put((stream, data))
 
     def poll(self, seconds: float) -> Output:
-        """Return what has been printed, after waiting at most so long for something."""
+        """Return new output, after waiting at most `seconds` for some."""
         assert self._process is not None
         chunks = self._next_chunks(seconds)
         code = self._process.poll()
@@ -166,12 +166,12 @@ class DriverActor:
         return chunks
 
     def send_signal(self, number: int) -> None:
-        """Pass on a signal that the client has got."""
+        """Forward a signal that the client has received."""
         assert self._process is not None
         self._process.send_signal(number)
 
     def stop(self) -> None:
-        """End the process if it has not ended, so that it can save its run."""
+        """Stop the process if it is still running, with time to save its run."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.send_signal(signal.SIGTERM)

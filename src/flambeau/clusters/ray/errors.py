@@ -1,10 +1,10 @@
-"""What Ray reports about an actor that has ended, in words for people."""
+"""Readable reasons for the errors that Ray reports about ended actors."""
 
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RayTaskError
 
 from flambeau.errors import MissingDependencyError, UserError
 
-#: How lines begin that say why an actor is gone.
+#: Prefixes of the lines that give the reason why an actor ended.
 _REASONS = ("The actor is dead", "The actor died because", "ModuleNotFound")
 
 
@@ -15,7 +15,7 @@ def never_ran(error: RayError) -> bool:
 
 
 def reason_of(error: RayError) -> str:
-    """Return why an actor ended. Raises what the user can change."""
+    """Return why an actor ended; raise an error if the user can fix the cause."""
     if isinstance(error, RayTaskError):
         cause = error.cause if isinstance(error.cause, Exception) else error
         if isinstance(cause, UserError):

@@ -1,4 +1,4 @@
-"""What a Ray has room for: its nodes, or the placement group that this process runs in."""
+"""The room in a Ray cluster: on its nodes, or in the placement group of this process."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ def live_nodes() -> list[dict[str, Any]]:
 
 
 def places(bundle: Resources, rooms: Sequence[Resources]) -> int:
-    """Return how many bundles there is room for; none is divided between rooms."""
+    """Return how many bundles there is room for; no bundle is split over two rooms."""
     return sum(
         min(int(room.get(name, 0) / amount + 1e-6) for name, amount in bundle.items())
         for room in rooms
@@ -41,7 +41,7 @@ def require_nodes(bundle: Resources, count: int) -> None:
 
 
 def no_room(bundle: Resources, count: int, waited: float) -> ConfigError:
-    """Return the error for a cluster that has had no room for `count` bundles for a while."""
+    """Return the error for a cluster without room for `count` bundles after `waited` seconds."""
     has = f"after {waited:.0f} s this Ray has only {_on_nodes(ray.available_resources())} free"
     return _too_few(bundle, count, has, f", or wait longer (resources_timeout=){_in_a_trial()}")
 
@@ -59,7 +59,7 @@ def _on_nodes(resources: Resources) -> str:
 
 
 def shown(resources: Resources) -> str:
-    """Return resources as text for people."""
+    """Return resources as readable text."""
     known = {"CPU": "core", "GPU": "GPU"}
     return ", ".join(
         f"{amount:g} {known[name]}{'' if amount == 1 else 's'}"
@@ -74,8 +74,8 @@ def shown(resources: Resources) -> str:
 def reserved_group(bundle: Resources, count: int) -> Any | None:
     """Return the placement group that was reserved for this process and the actors it starts.
 
-    A trial of Tune has one. None if there is none, or if it has no room for `count` bundles beside
-    what this process has taken of it.
+    A Tune trial has one. None if there is none, or if it has no room for `count` bundles besides
+    the resources of this process.
     """
     group = _own_group()
     if group is None:
@@ -85,7 +85,7 @@ def reserved_group(bundle: Resources, count: int) -> Any | None:
 
 
 def left_by(taken: Resources, bundles: Sequence[Resources]) -> list[Resources]:
-    """Return what is left of bundles when a process has taken resources of one of them."""
+    """Return what is left of bundles after a process has taken resources from one of them."""
     left = list(bundles)
     for number, bundle in enumerate(left):
         if all(bundle.get(name, 0) >= amount for name, amount in taken.items()):
@@ -95,7 +95,7 @@ def left_by(taken: Resources, bundles: Sequence[Resources]) -> list[Resources]:
 
 
 def _own_group() -> Any | None:
-    """Return the placement group of this process, if the actors that it starts are to be in it."""
+    """Return the placement group of this process, if the actors that it starts belong to it."""
     captures = ray.get_runtime_context().should_capture_child_tasks_in_placement_group
     return get_current_placement_group() if captures else None
 

@@ -24,18 +24,18 @@ from flambeau.errors import ConfigError, DataError, MissingDependencyError, User
 from flambeau.kernels.cores import usable_cores
 from flambeau.version import __version__
 
-#: What Spark calls with the record batches of a partition.
+#: A function that Spark calls with the record batches of a partition.
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-#: Starts what a task tells the user, in the midst of Spark's stack traces.
+#: Marks a task's message to the user among Spark's stack traces.
 MARK = "Flambeau cannot run here: "
-#: How to mend an environment.
+#: How to correct an environment.
 ADVICE = (
     "install the same versions there, or ship this environment (guide: Spark, 'Shipping the "
     "environment')"
 )
 STOP_SECONDS = 60.0
-#: What tasks end with.
+#: The schema of the row that tasks return.
 _ANSWER = "agent int, spooled_bytes bigint"
 _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(?P<executors>\d+)\s*,\s*(?P<cores>\d+)\s*,.*\]$")
@@ -52,7 +52,7 @@ _CAUSES = (
 
 @final
 class SparkCluster(Cluster):
-    """One agent in each task of a barrier stage; `frames` are brought to them."""
+    """One agent in each task of a barrier stage; the tasks receive the rows of `frames`."""
 
     place_name = "executor"
 
@@ -100,11 +100,11 @@ class SparkCluster(Cluster):
 
     @property
     def ended(self) -> bool:
-        """Whether there is no stage."""
+        """Whether no stage is running."""
         return self._thread is None or not self._thread.is_alive()
 
     def late(self, missing: Sequence[int]) -> UserError:
-        """See `Cluster`: the stage waits for tasks that can run at the same time."""
+        """See `Cluster`; the stage starts only when all tasks can run at the same time."""
         return ConfigError(
             f"no word of {self.agents} tasks within {self.patience:.0f} s. If Spark has not "
             "started them: a barrier stage needs all at once, so give it more executors or cores "
@@ -114,7 +114,7 @@ class SparkCluster(Cluster):
         )
 
     def stop(self) -> None:
-        """Wait for the tasks, which have been told to shut down; cancel those that do not."""
+        """Wait for the tasks, after `Shutdown` was sent to them; cancel those that do not end."""
         self._stopping = True
         if self._thread is None:
             return
@@ -136,19 +136,19 @@ class SparkCluster(Cluster):
             order = msgspec.msgpack.encode(
                 Order(launch, tuple(self._frames), self._settings.spool_dir)
             )
-            # Executors that cannot do it say so before the rows travel; the others get ready.
+            # Unsuitable executors fail before the rows are sent; the others load libraries.
             empty = self._session.range(0, self.agents, 1, self.agents)
             empty.mapInArrow(make_task(order, versions(), "get_ready"), _ANSWER).collect()
             task = make_task(order, versions(), "serve")
             answers = self._rows().mapInArrow(task, _ANSWER, **self._options()).collect()
-            if len(answers) < self.agents:  # Spark has no tasks for what it knows to be empty
+            if len(answers) < self.agents:  # Spark starts no tasks for a frame it knows is empty
                 raise DataError("the data frame has no rows")
         except Exception as error:  # noqa: BLE001 - handed to the driver by poll()
             if tag == self._tag:
                 self._error = error
 
     def _rows(self) -> Any:
-        """What the tasks are given: nothing, or all frames together."""
+        """Return the input of the tasks: a placeholder, or the rows of all frames."""
         count = self.agents
         if not self._frames:
             return self._session.range(0, count, 1, count)
@@ -173,14 +173,14 @@ class SparkCluster(Cluster):
         if is_connect(self._session):
             self._session.addTag(tag)
             return
-        # Not addTag: in a classic session it leaves Spark's own models unserialisable (Spark 4).
+        # Not addTag: in a classic session it makes Spark's own models unserialisable (Spark 4).
         context = self._session.sparkContext
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
 
 
 def make_task(order: bytes, wanted: Mapping[str, str], work: Literal["get_ready", "serve"]) -> Task:
-    """What each task of the barrier stage runs."""
+    """Return the function that each task of the barrier stage runs."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -200,7 +200,7 @@ def make_task(order: bytes, wanted: Mapping[str, str], work: Literal["get_ready"
 def checked_task(run: Task, wanted: Mapping[str, str]) -> Task:
     """Return a task that runs a function where the wanted versions are installed.
 
-    It travels by value, as `run` must: an executor may lack Flambeau, and must say so.
+    It is pickled by value, as `run` must be: an executor may lack Flambeau, and must report it.
     """
     mark, advice = MARK, ADVICE
 
@@ -229,12 +229,12 @@ def checked_task(run: Task, wanted: Mapping[str, str]) -> Task:
 
 
 def versions() -> dict[str, str]:
-    """What executors must have, too."""
+    """Return the packages that executors need, with their versions."""
     return {"flambeau": __version__, "torch": metadata.version("torch").partition("+")[0]}
 
 
 def session_of(settings: Spark) -> Any:
-    """The session to use; the one there is, or a new one, if none was given."""
+    """Return the given session; if there is none, the active one or a new one."""
     if settings.session is not None:
         return settings.session
     from pyspark.sql import SparkSession
@@ -243,7 +243,7 @@ def session_of(settings: Spark) -> Any:
 
 
 def driver_host(settings: Spark) -> str:
-    """The address of this machine that executors can reach."""
+    """Return the address of this machine that executors can reach."""
     if settings.host is not None:
         return settings.host
     session = session_of(settings)
@@ -257,7 +257,7 @@ def driver_host(settings: Spark) -> str:
 
 
 def require_slots(session: Any, tasks: int) -> None:
-    """Find out what Spark would only tell after minutes, if at all."""
+    """Raise for a lack of task slots, which Spark would report after minutes, if at all."""
     if setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
         raise ConfigError(
             "spark.dynamicAllocation.enabled=true: a barrier stage needs a fixed number of "
@@ -275,7 +275,7 @@ def require_slots(session: Any, tasks: int) -> None:
 
 
 def slots_of(master: str, task_cpus: int) -> int | None:
-    """How many tasks a master of this machine runs at a time; None: only the cluster knows."""
+    """Return how many tasks a local master runs at a time; None: only the cluster knows."""
     found = _LOCAL.match(master)
     if found:
         cores = found["cores"] or "1"
@@ -287,10 +287,10 @@ def slots_of(master: str, task_cpus: int) -> int | None:
 
 
 def use_own_python(session: Any) -> None:
-    """Let Python workers of this machine run this very Python, if no other one was asked for.
+    """Let Python workers on this machine run this Python, if no other one is configured.
 
-    Spark would take the `python3` that it finds, which is not that of a virtual environment that is
-    not activated. The server of Spark Connect decides for itself.
+    Spark would use the `python3` that it finds, which is not that of a virtual environment that is
+    not activated. A Spark Connect server chooses its own.
     """
     if is_connect(session) or not setting(session, "spark.master", "").startswith("local"):
         return
@@ -305,12 +305,12 @@ def is_connect(session: Any) -> bool:
 
 
 def setting(session: Any, name: str, default: str) -> str:
-    """A setting of the session, whatever kind of session it is."""
+    """Return a setting of a session of any kind."""
     return str(session.conf.get(name, default))
 
 
 def raise_mistake(error: BaseException) -> None:
-    """Raise what is for the user to mend, if that ended the stage."""
+    """Raise a user error, if one ended the stage."""
     text = str(error)
     found = _CAUSES[0].search(text)
     if found:
@@ -341,7 +341,7 @@ def loss_of(error: BaseException) -> AgentEnded:
 
 
 def reason_of(error: BaseException) -> str:
-    """One line of what Spark said."""
+    """Return one line of Spark's error message."""
     text = str(error)
     for cause in _CAUSES:
         found = cause.search(text)

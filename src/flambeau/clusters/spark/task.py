@@ -1,4 +1,4 @@
-"""What a task of the barrier stage does: take its rows, then be an agent until the job is over."""
+"""Tasks of the barrier stage: each stores its rows, then runs an agent until the job is over."""
 
 import contextlib
 import os
@@ -18,18 +18,18 @@ from flambeau.clusters.process_starter import make_starter
 from flambeau.clusters.spool import Spool
 from flambeau.errors import ConfigError
 
-#: What a worker needs of addresses, not of memory: for libraries, stacks of threads, mapped files.
+#: Address space (not memory) that a worker needs for libraries, thread stacks and mapped files.
 LEAST_ADDRESS_SPACE = 6 << 30
-#: Where /proc/PID/stat has the moment at which a process began, after its name.
+#: Position of a process's start time in /proc/PID/stat, counted after its name.
 _START_TIME = 19
-#: Tells the rows of one frame from those of another: all frames come as one.
+#: The column that distinguishes the rows of frames: all frames arrive as one.
 MARKER = "flambeau_frame"
-#: The row that a task ends with.
+#: The schema of the row that a task returns at its end.
 ANSWER = pa.schema([("agent", pa.int32()), ("spooled_bytes", pa.int64())])
 
 
 class Order(msgspec.Struct, frozen=True):
-    """All that a task is told."""
+    """Everything that a task receives from the driver."""
 
     launch: Launch
     frames: tuple[str, ...]
@@ -39,14 +39,14 @@ class Order(msgspec.Struct, frozen=True):
 def get_ready(
     order: bytes, agent: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Find out whether an agent can be here, and load what it will need."""
+    """Check whether an agent can run here, and load what it will need."""
     told = msgspec.msgpack.decode(order, type=Order)
     prepare(told.launch)
     yield from _nothing_of(batches)
 
 
 def serve(order: bytes, agent: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Be agent number `agent`; at the end, one row that says so."""
+    """Run agent number `agent`; at the end, yield one row with its number."""
     told = msgspec.msgpack.decode(order, type=Order)
     launch = prepare(told.launch)
     host = local_address(host_of(launch.coordinator))
@@ -59,14 +59,14 @@ def serve(order: bytes, agent: int, batches: Iterator[pa.RecordBatch]) -> Iterat
 
 
 def _nothing_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Spark ends Python workers that have not read all they were given."""
+    """Read all batches: Spark ends Python workers that have not read all their input."""
     return (batch for batch in batches if False)
 
 
 def prepare(launch: Launch) -> Launch:
-    """Begin to load the libraries, for now or for the next task of this Python worker.
+    """Start to load the libraries, for this task or for the next one of this Python worker.
 
-    What has loaded them ends with the Python worker, which Spark keeps for a minute without tasks.
+    The fork server ends with the Python worker, which Spark keeps for a minute without tasks.
     """
     require_address_space()
     launch = msgspec.structs.replace(adapted(launch), siblings=executor())
@@ -75,7 +75,7 @@ def prepare(launch: Launch) -> Launch:
 
 
 def executor() -> str:
-    """Names, on this machine, the process that has started all Python workers of the executor."""
+    """Return a name for the parent process of all Python workers of this executor."""
     if sys.platform != "linux":
         return ""
     parent = os.getppid()
@@ -91,7 +91,7 @@ def _spooled(spool: Spool, frames: tuple[str, ...], batches: Iterator[pa.RecordB
 def told_apart(
     frames: tuple[str, ...], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Return the rows of each frame, without the column that tells them apart."""
+    """Yield the rows of each frame with its name, without the marker column."""
     for batch in batches:
         if len(frames) == 1:
             yield frames[0], batch
@@ -103,7 +103,7 @@ def told_apart(
 
 
 def require_address_space() -> None:
-    """A limit of addresses that is too low ends processes in ways that nobody understands."""
+    """Raise the limit of address space if it is so low that processes would fail obscurely."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY or soft >= LEAST_ADDRESS_SPACE:
         return

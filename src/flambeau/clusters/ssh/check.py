@@ -1,4 +1,4 @@
-"""All hosts are asked what they offer, and compared with this machine."""
+"""The check of all hosts: what they offer, compared with this machine."""
 
 import os
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from flambeau.clusters.ssh.readiness import faults
 @final
 @dataclass(frozen=True)
 class Checked:
-    """A host: what it offers, if it could be reached, and what has to be fixed."""
+    """The result for a host: its description, if it could be reached, and the problems to fix."""
 
     host: str
     description: Description | None
@@ -25,7 +25,7 @@ class Checked:
 def check_hosts(
     ssh: SshProgram, hosts: Sequence[str], *, python: str | None = None, seconds: float = 30.0
 ) -> list[Checked]:
-    """Ask all hosts at once; each has `seconds` to answer."""
+    """Check all hosts at once; each has `seconds` to reply."""
     question = Question(folder=os.getcwd())
 
     def check(host: str) -> Checked:

@@ -27,9 +27,9 @@ STOP_SECONDS = 60.0
 
 @final
 class SshCluster(Cluster):
-    """One agent for each worker, on the slots of hosts; those that are left replace lost ones.
+    """One agent for each worker, on the slots of hosts; free slots replace lost ones.
 
-    What takes time is done by threads; `poll` takes the next steps when they are done.
+    Slow work runs in threads; `poll` takes the next steps when they are done.
     """
 
     place_name = "node"
@@ -46,25 +46,25 @@ class SshCluster(Cluster):
         self.coordinator_host = self._hosts.routes.driver
         self._launch: Launch | None = None
         self._threads = ThreadPoolExecutor(AT_ONCE, "flambeau-ssh-start")
-        #: Work of threads, and what follows when it is done.
+        #: Work in threads, with the callback for its result.
         self._work: list[tuple[Future[Any], Callable[[Any], None]]] = []
         self._numbers = itertools.count(1)
-        #: Which agent each start is for that has not ended; and where each agent was last.
+        #: The agent of each start that has not ended, and the last host of each agent.
         self._running: dict[int, int] = {}
         self._last: dict[int, str] = {}
-        #: Agents without a place, by the lost host that is tried again for them.
+        #: Agents without a slot, by the lost host that is being reconnected for them.
         self._waiting: dict[str, list[int]] = {}
         self._ended: list[AgentEnded] = []
         self._beat = time.monotonic()
 
     def start(self, launch: Launch) -> None:
-        """Start all agents, on each host by a thread of its own."""
+        """Start all agents, with one thread for each host."""
         self._launch = launch
         for host, agents in self._slots.used.items():
             self._start(host, agents)
 
     def restart(self, agents: Sequence[int]) -> None:
-        """Start others on the same hosts, or on free slots where these are gone."""
+        """Start agents again on the same hosts, or on free slots if their hosts are lost."""
         for agent in agents:
             host = self._slots.host_of(agent)
             if host is None:
@@ -73,7 +73,7 @@ class SshCluster(Cluster):
                 self._do(partial(self._hosts.answers, host), partial(self._revive, agent, host))
 
     def poll(self) -> list[AgentEnded]:
-        """Return which agents have ended, alone or with their hosts, or have no place any more."""
+        """Return the agents that have ended, alone or with their hosts, or that have no slot."""
         now = time.monotonic()
         if now - self._beat > BEAT_SECONDS:
             self._beat = now
@@ -87,7 +87,7 @@ class SshCluster(Cluster):
         return ended
 
     def places(self) -> dict[str, dict[str, Any]]:
-        """See `Cluster`: which agents each host has, and how it reaches this process."""
+        """Return the agents of each host, and how it reaches this process (see `Cluster`)."""
         ways = {True: "through ssh", False: "directly"}
         return {
             host: {"agents": agents, "reaches_driver": ways[host in self._hosts.routes.tunnelled]}
@@ -95,11 +95,11 @@ class SshCluster(Cluster):
         }
 
     def describe(self, agent: int, host: str) -> str:
-        """Name an agent with its host as the user knows it."""
+        """Return the name of an agent, with its host as the user has named it."""
         return f"agent {agent} on {self._last.get(agent, host)}"
 
     def late(self, missing: Sequence[int]) -> UserError:
-        """See `Cluster`: their hosts have answered before."""
+        """Return the error for agents that have not joined, although their hosts had replied."""
         hosts = ", ".join(dict.fromkeys(self._last.get(agent, "no host") for agent in missing))
         return ConfigError(
             f"{number_of(len(missing), 'agent')} of {self.agents} ({hosts}) did not join within "
@@ -108,7 +108,7 @@ class SshCluster(Cluster):
         )
 
     def stop(self) -> None:
-        """Wait for agents, which have been told to shut down; then end all connections."""
+        """Wait for the agents, which have received shutdown requests; close all connections."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         deadline = time.monotonic() + STOP_SECONDS
         while self._running and time.monotonic() < deadline:
@@ -133,19 +133,19 @@ class SshCluster(Cluster):
             for start, agent in starts.items():
                 self._hosts.start_agent(host, start, self._launch, agent)
         except HostLostError:
-            return  # the end of the connection is news of its own
+            return  # the end of the connection is reported separately
 
     # Agents that are lost
 
     def _revive(self, agent: int, host: str, there: bool) -> None:
-        """Start an agent again on its host, if that is there; otherwise elsewhere."""
+        """Start an agent again on its host if that has replied, otherwise elsewhere."""
         if not there:
             self._lose(host, "it does not answer", but=agent)
             self._hosts.drop(host)
         self._place(agent)
 
     def _place(self, agent: int) -> None:
-        """Start an agent where there is room; if nowhere, try its last host again."""
+        """Start an agent where there is a slot; if there is none, reconnect to its last host."""
         host = self._slots.place(agent)
         if host is not None:
             self._start(host, [agent])
@@ -166,13 +166,13 @@ class SshCluster(Cluster):
         self._ended += [AgentEnded(reason, agent, host, replaceable=False) for agent in agents]
 
     def _lose(self, host: str, reason: str, *, but: int | None = None) -> None:
-        """Take a host out, whose agents have ended with it; `but` is one that is known of."""
+        """Remove a host and report the end of its agents, except `but`, which was reported."""
         agents = self._slots.lose(host)
         self._running = {s: a for s, a in self._running.items() if a not in agents}
         self._ended += [AgentEnded(reason, agent, host) for agent in agents if agent != but]
 
     def _read_news(self, seconds: float = 0.0) -> None:
-        """Take note of what hosts report, after waiting at most so long for something."""
+        """Process all reports of hosts, after waiting at most `seconds` for the first one."""
         with contextlib.suppress(queue.Empty):
             self._heed(*self._hosts.news.get(block=seconds > 0, timeout=seconds or None))
             while True:

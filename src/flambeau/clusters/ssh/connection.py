@@ -1,4 +1,4 @@
-"""How a command is started on a host: by the user's own ssh program, config, agent and keys."""
+"""Commands on hosts, started with the user's own ssh program, config, agent and keys."""
 
 import shlex
 import shutil
@@ -14,12 +14,12 @@ from flambeau.errors import ConfigError, MissingDependencyError
 
 #: How long a host may take to accept a connection.
 CONNECT_SECONDS = 10
-#: How many hosts are worked on at the same time.
+#: How many hosts are handled at the same time.
 AT_ONCE = 64
-#: ssh notices a host that is gone after three of these.
+#: ssh detects a lost host after three of these intervals.
 _ALIVE_SECONDS = 10
-#: What is no question to a user, and leaves no process behind: a connection that this one would
-#: open for others ends with it, one that is open already may be used.
+#: Options so that ssh does not prompt the user or leave a process behind: it does not open a shared
+#: connection for other commands, but may use one that is already open.
 _OPTIONS = (
     "BatchMode=yes",
     f"ConnectTimeout={CONNECT_SECONDS}",
@@ -34,9 +34,9 @@ Result = TypeVar("Result")
 
 @final
 class SshProgram:
-    """The ssh program, with options that the user gives: `ssh -F file -i key.pem`.
+    """The ssh program with the user's options, such as `ssh -F file -i key.pem`.
 
-    The user's options come first, and so take precedence over those here.
+    The user's options come first, so they take precedence over those here.
     """
 
     def __init__(self, given: str | Sequence[str] = "ssh") -> None:
@@ -63,21 +63,21 @@ class SshProgram:
         return shlex.join(self.words)
 
     def command(self, host: str, remote: str | Sequence[str], *options: str) -> list[str]:
-        """Return the words that run a command on a host, without a terminal.
+        """Return the command line that runs a command on a host, without a terminal.
 
-        Words of a list arrive there as they are; a string is for the host's shell.
+        The words of a list arrive there unchanged; a string is interpreted by the host's shell.
         """
         text = remote if isinstance(remote, str) else shlex.join(remote)
         return [*self.transport, "-T", *options, "--", host, text]
 
     def explain(self, host: str, code: int, errors: str) -> Problem | None:
-        """Return why a command could not be run on a host; None if it was run, and how it ended."""
+        """Return why a command could not be run on a host; None if it ran, with any exit code."""
         return explain(host, self.shown, code, errors)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command on a host has written, and its exit code, or why it could not be run."""
+    """The output and exit code of a command on a host, or why it could not be run."""
 
     host: str
     code: int
@@ -95,7 +95,7 @@ def ask(
     seconds: float,
     given: bytes = b"",
 ) -> Answer:
-    """Run a command on a host to its end, for at most `seconds`; `given` is its input."""
+    """Run a command on a host for at most `seconds`; `given` is its standard input."""
     began = time.monotonic()
     process = subprocess.Popen(
         ssh.command(host, remote),
@@ -119,7 +119,7 @@ def ask(
 def ask_all(
     ssh: SshProgram, hosts: Iterable[str], remote: str | Sequence[str], *, seconds: float
 ) -> dict[str, Answer]:
-    """Run a command on all hosts at once; return what each has answered."""
+    """Run a command on all hosts at once; return the answer of each host."""
     return on_all(hosts, lambda host: ask(ssh, host, remote, seconds=seconds))
 
 
@@ -129,9 +129,9 @@ def on_all(
     *,
     on_interrupt: Callable[[], None] | None = None,
 ) -> dict[str, Result]:
-    """Do something with all hosts at once, each in a thread; return the results by host.
+    """Call `work` for all hosts at once, each in a thread; return the results by host.
 
-    `on_interrupt` ends what the threads wait for, if something such as Ctrl-C ends this call.
+    `on_interrupt` ends what the threads wait for, if an exception such as Ctrl-C ends this call.
     """
     names = list(dict.fromkeys(hosts))
     if not names:
@@ -147,7 +147,7 @@ def on_all(
 
 
 def hanging(ssh: SshProgram, host: str, seconds: float) -> Problem:
-    """Return the problem of a host whose login, or command, does not end."""
+    """Return the problem of a host whose login or command does not end."""
     return Problem(
         host,
         ProblemKind.HANGS,

@@ -20,15 +20,15 @@ from flambeau.clusters.ssh.tunnel import Tunnel
 from flambeau.config import Ssh
 from flambeau.errors import ConfigError
 
-#: How much of the time to start a login may take, with the hello of the process there.
+#: The share of `start_timeout` for the login and the hello of the process on the host.
 HELLO_SHARE = 0.25
 
 
 @final
 class Connections:
-    """Links to hosts, and tunnels for those that do not reach the driver otherwise.
+    """Links to hosts, and tunnels for those that cannot reach the driver directly.
 
-    Different hosts may be used by different threads at the same time.
+    Different threads may use different hosts at the same time.
     """
 
     def __init__(self, settings: Ssh, hosts: Sequence[str], python: str) -> None:
@@ -61,20 +61,20 @@ class Connections:
         return problem
 
     def reconnect(self, host: str) -> Problem | None:
-        """Connect to a host again after it was lost; return why that is not possible."""
+        """Connect to a lost host again; return the problem if that is not possible."""
         self.drop(host)
         return self._connect(host)
 
     def is_current(self, link: HostLink) -> bool:
-        """Return whether news of a link are of the host as it is connected now."""
+        """Return whether a link is the current connection to its host."""
         return self._links.get(link.host) is link
 
     def answers(self, host: str) -> bool:
-        """Return whether a host is there."""
+        """Return whether a host replies."""
         return self._links[host].answers()
 
     def start_agent(self, host: str, start: int, launch: Launch, agent: int) -> None:
-        """Have an agent started; `start` is a number that no other start has."""
+        """Send a host the request to start an agent; `start` is unique among all starts."""
         order = AgentOrder(
             msgspec.structs.replace(launch, coordinator=self._way(host, launch.coordinator)),
             agent,
@@ -84,7 +84,7 @@ class Connections:
         self._links[host].send(StartAgent(start, order, self._settings.environment))
 
     def _way(self, host: str, coordinator: str) -> str:
-        """Return the address at which a host finds the coordinator."""
+        """Return the address at which a host reaches the coordinator."""
         if host not in self.routes.reasons:
             return coordinator
         if host not in self._tunnels:
@@ -93,7 +93,7 @@ class Connections:
         return self._tunnels[host].address()
 
     def beat(self) -> None:
-        """Show all hosts that the driver is there; drop those whose tunnel has ended."""
+        """Send a heartbeat to all hosts; drop those whose tunnel has ended."""
         for host, tunnel in list(self._tunnels.items()):
             if tunnel.ended:
                 self.drop(host)
@@ -101,14 +101,14 @@ class Connections:
             link.beat()
 
     def drop(self, host: str) -> None:
-        """End the connection to a host at once."""
+        """Close the connection to a host at once."""
         tunnel = self._tunnels.pop(host, None)
         if tunnel is not None:
             tunnel.close()
         self._links[host].close(0)
 
     def close(self) -> None:
-        """End all connections, and with them all that is left on the hosts."""
+        """Close all connections, which ends all that still runs on the hosts."""
         on_all(self._links, lambda host: self._links[host].close())
         for tunnel in self._tunnels.values():
             tunnel.close()

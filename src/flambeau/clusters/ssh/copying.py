@@ -1,4 +1,4 @@
-"""A folder is copied to a host: by rsync, which sends what differs, or as a stream of tar."""
+"""Copies of a folder on a host: made by rsync, which sends what differs, or from a tar stream."""
 
 import os
 import re
@@ -17,10 +17,10 @@ from flambeau.clusters.ssh.connection import SshProgram, ask
 from flambeau.clusters.ssh.problems import Problem, ProblemKind
 from flambeau.clusters.ssh.project_files import MARKER, ProjectFiles
 
-#: Seconds for a command that makes or looks at a folder.
+#: Timeout, in seconds, of a command that creates or lists a folder.
 _SECONDS = 60.0
 _NO_ENVIRONMENT = 119
-#: The last file of an archive that replaces a folder: one that was cut off does not have it.
+#: The last file of an archive that replaces a folder: a truncated archive does not have it.
 _COMPLETE = ".flambeau-complete"
 _PIECE = 1 << 20
 
@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 @final
 @dataclass(frozen=True)
 class Copied:
-    """What has been sent: files, their bytes, and in how many seconds."""
+    """The numbers of files and bytes that were sent, and the seconds that it took."""
 
     files: int
     bytes: int
@@ -39,7 +39,7 @@ class Copied:
 
 @final
 class CopyError(Exception):
-    """A copy that did not succeed, and why."""
+    """The error of a copy that failed, with its problem."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -48,7 +48,7 @@ class CopyError(Exception):
 
 @final
 class Transfers:
-    """Programs that copy, which are ended together, from any thread."""
+    """The running programs that copy; any thread can stop them together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class Transfers:
 
     @contextmanager
     def running(self, command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a program, and wait for its end; an exception ends it."""
+        """Run a program, and wait for its exit; an exception kills it."""
         with self._lock:
             if self._stopped:
                 raise KeyboardInterrupt
@@ -75,7 +75,7 @@ class Transfers:
                 self._running.discard(process)
 
     def stop(self) -> None:
-        """End all programs, and let no other start."""
+        """Kill all programs, and prevent new ones."""
         with self._lock:
             self._stopped = True
             for process in self._running:
@@ -85,9 +85,9 @@ class Transfers:
 @final
 @dataclass(frozen=True)
 class Copier:
-    """What copies a folder to a host.
+    """A copier of a folder to hosts.
 
-    With `mirror` the copy has no other files than the folder; it may only replace a virtual
+    With `mirror`, the copy has no other files than the folder; it may only replace a virtual
     environment.
     """
 
@@ -98,7 +98,7 @@ class Copier:
     mirror: bool = False
 
     def prepare(self, host: str, marker: str) -> None:
-        """Make the folder on the host, with an empty file `marker`."""
+        """Create the folder on the host, with an empty file `marker`."""
         target = shlex.quote(self.target)
         script = f"mkdir -p -- {target}"
         if self.mirror:
@@ -118,7 +118,7 @@ class Copier:
             raise CopyError(self._failed(host, answer.errors))
 
     def rsync(self, host: str, progress: Progress, *, dry_run: bool = False) -> Copied:
-        """Send what differs."""
+        """Send what differs, with rsync."""
         began = time.monotonic()
         what = ["--delete", f"--exclude=/{MARKER}*"]
         if not self.mirror:
@@ -141,7 +141,7 @@ class Copier:
         return Copied(files, size, time.monotonic() - began)
 
     def tar(self, host: str, progress: Progress) -> Copied:
-        """Send everything."""
+        """Send everything, as a tar stream."""
         began = time.monotonic()
         with tempfile.TemporaryFile() as errors:
             command = self.ssh.command(host, ["sh", "-c", self._unpacking()])
@@ -152,7 +152,7 @@ class Copier:
                     self._pack(process.stdin, progress)
                     process.stdin.close()
                 except BrokenPipeError:
-                    # The exit code says why the other side has ended.
+                    # The exit code shows why the other side has ended.
                     process.kill()
                     with suppress(BrokenPipeError):
                         process.stdin.close()
@@ -161,7 +161,7 @@ class Copier:
         return Copied(self.files.files, self.files.bytes, time.monotonic() - began)
 
     def _unpacking(self) -> str:
-        """Return what unpacks on the host; a mirror is complete before it takes its place."""
+        """Return the script that unpacks on the host; a mirror replaces the folder at the end."""
         target = shlex.quote(self.target)
         if not self.mirror:
             return f"exec tar -xpof - -C {target}"
@@ -216,7 +216,7 @@ def rsync_here() -> bool:
 
 
 def _follow(output: IO[bytes], progress: Progress) -> tuple[int, int]:
-    """Report the progress that rsync shows; return the files and bytes that it has sent."""
+    """Report the progress of rsync; return the numbers of files and bytes that it has sent."""
     counts = {"files": 0, "size": 0}
     rest = b""
     while piece := os.read(output.fileno(), 1 << 16):
@@ -237,7 +237,7 @@ def _number(text: bytes) -> int:
 
 
 def _in_brackets(host: str) -> str:
-    """Return the host as rsync reads it, which takes a colon for the end of the name."""
+    """Return the host as rsync needs it: a colon would end the name unless in brackets."""
     user, at, name = host.rpartition("@")
     return f"{user}{at}[{name}]" if ":" in name else host
 

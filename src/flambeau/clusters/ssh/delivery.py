@@ -1,4 +1,4 @@
-"""A folder is brought to several hosts at once, and only once to those that share it."""
+"""Delivery of a folder to several hosts at once, and only once to those that share it."""
 
 import secrets
 import shlex
@@ -11,17 +11,17 @@ from flambeau.clusters.ssh.copying import Copied, Copier, CopyError, Transfers
 from flambeau.clusters.ssh.problems import Problem, ProblemKind
 from flambeau.clusters.ssh.project_files import MARKER, ProjectFiles
 
-#: Seconds for a command that makes or looks at a folder.
+#: Timeout, in seconds, of a command that lists or changes a folder.
 _SECONDS = 60.0
 
-#: Gets a host, its bytes so far, and all of them.
+#: Called with a host, the number of bytes sent to it so far, and the total number.
 Progress = Callable[[str, int, int], None]
 
 
 @final
 @dataclass(frozen=True)
 class Delivered:
-    """What has become of a folder on a host: sent there, or to `by_way_of`, which shares it."""
+    """The result for a host: the folder was sent there, or to `by_way_of`, which shares it."""
 
     host: str
     copied: Copied | None = None
@@ -32,7 +32,7 @@ class Delivered:
 @final
 @dataclass(frozen=True)
 class Delivery:
-    """How folders get to hosts; `rsync` are the hosts that have it, if it is here, too."""
+    """Delivery of folders to hosts; `rsync` are the hosts that have it, if this machine has it."""
 
     ssh: SshProgram
     transfers: Transfers
@@ -47,7 +47,7 @@ class Delivery:
         *,
         mirror: bool = False,
     ) -> dict[str, Delivered]:
-        """Bring a folder to all hosts, to the path `target`; see `Copier` for `mirror`."""
+        """Copy a folder to all hosts, to the path `target`; see `Copier` for `mirror`."""
         copier = Copier(self.ssh, self.transfers, files, target, mirror)
         token = f"{MARKER}{secrets.token_hex(8)}-"
         markers = {host: f"{token}{number}" for number, host in enumerate(hosts)}
@@ -80,7 +80,7 @@ class Delivery:
         def seen(host: str) -> str:
             answer = ask(self.ssh, host, look, seconds=_SECONDS)
             names = set(answer.output.decode(errors="replace").splitlines())
-            # A host that does not answer now fails when it is copied to.
+            # If a host does not reply here, the copy to it fails.
             return next((other for other in hosts if markers[other] in names), host)
 
         return on_all(hosts, seen, on_interrupt=self.transfers.stop)
@@ -98,7 +98,7 @@ class Delivery:
             return Delivered(host, problem=_unreadable(host, error))
 
     def _unmark(self, copier: Copier, host: str, token: str) -> None:
-        # If that fails, an empty file stays, which the next copies leave out.
+        # If that fails, an empty file remains, which later copies exclude.
         remove = f"rm -f -- {shlex.quote(copier.target)}/{token}*"
         ask(self.ssh, host, ["sh", "-c", remove], seconds=_SECONDS)
 

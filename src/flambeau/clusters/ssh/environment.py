@@ -13,14 +13,14 @@ from flambeau.clusters.ssh.requirements import minor
 @final
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment: its folder, and the interpreter that it leads to."""
+    """A virtual environment: its folder, and the interpreter that it links to."""
 
     folder: Path
     base: str
 
 
 def environment_here() -> Environment | None:
-    """Return the virtual environment that this process runs in, if it does."""
+    """Return the virtual environment that this process runs in, if any."""
     folder = Path(sys.prefix)
     if sys.prefix == sys.base_prefix or not (folder / "pyvenv.cfg").is_file():
         return None
@@ -28,7 +28,7 @@ def environment_here() -> Environment | None:
 
 
 def _leads_to(program: Path) -> str:
-    """Return the first file outside of the folder that links lead to."""
+    """Return the first file outside the program's folder that its links lead to."""
     folder = program.parent
     while program.is_symlink() and program.parent == folder:
         program = Path(os.path.normpath(program.parent / program.readlink()))
@@ -36,9 +36,9 @@ def _leads_to(program: Path) -> str:
 
 
 def misfit(environment: Environment, found: Description, here: Description) -> str | None:
-    """Return why a copy of the environment would not run on a host; None if it will.
+    """Return why a copy of the environment would not run on a host; None if it would.
 
-    Both descriptions answer a question about the interpreter that the environment leads to.
+    Both descriptions reply to a question about the interpreter that the environment links to.
     """
     if found.platform != here.platform:
         return f"it is {found.platform}, and here it is {here.platform}"
@@ -52,5 +52,5 @@ def misfit(environment: Environment, found: Description, here: Description) -> s
 
 
 def _release(libc: str) -> tuple[int, ...]:
-    """Return the version in `glibc 2.36`; nothing if it is not known."""
+    """Return the version in a text such as `glibc 2.36`; empty if it is not known."""
     return tuple(int(part) for part in libc.rpartition(" ")[2].split(".") if part.isdecimal())

@@ -1,4 +1,4 @@
-"""The driver's connection to a host, and to its process there."""
+"""The driver's connection to its process on a host."""
 
 import contextlib
 import queue
@@ -27,28 +27,28 @@ from flambeau.clusters.ssh.requirements import lacking, mismatch, remote_command
 from flambeau.errors import MessagingError
 
 HOST_MODULE = "flambeau.clusters.ssh.host_process"
-#: How long it may take to answer.
+#: How long a host may take to reply.
 ANSWER_SECONDS = 10.0
 CLOSE_SECONDS = 30.0
 ERROR_LINES = 50
-#: What startup files of a shell may write at most before the hello.
+#: The most bytes that startup files of a shell may write before the hello.
 _MOST_NOISE = 1 << 20
 
 Reply = TypeVar("Reply")
-#: What links report: an agent that has ended, or the end of the link (None).
+#: Reports of links: an agent that has exited, or the end of the link (None).
 News = queue.SimpleQueue[tuple["HostLink", AgentExited | None]]
 
 
 class HostLostError(MessagingError):
-    """The connection to a host has ended, or nothing comes over it."""
+    """The error for a connection to a host that has ended, or over which no reply comes."""
 
 
 @final
 class HostLink:
-    """One ssh connection, on which a process of ours serves at the other end.
+    """One ssh connection, with a process of Flambeau at the other end.
 
-    Messages may be sent from any thread; `ask` is for one thread at a time. What agents on the host
-    report goes into the queue `news`, and so does the end of the connection (None).
+    Any thread may send messages; only one thread at a time may call `ask`. Exits of agents on the
+    host go into the queue `news`, and so does the end of the connection (None).
     """
 
     def __init__(self, ssh: SshProgram, host: str, python: str, folder: str, news: News) -> None:
@@ -64,12 +64,12 @@ class HostLink:
             ssh.command(
                 host,
                 remote_command(python, folder, HOST_MODULE),
-                *("-o", "ClearAllForwardings=yes"),  # those of the user's config are not for this
+                *("-o", "ClearAllForwardings=yes"),  # the user's config may define some
             ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the driver alone
+            start_new_session=True,  # Ctrl-C must only reach the driver
         )
         self._threads = [
             threading.Thread(target=work, name=f"flambeau-ssh-{host}", daemon=True)
@@ -78,10 +78,10 @@ class HostLink:
         for thread in self._threads:
             thread.start()
 
-    # At the beginning
+    # Its start
 
     def greet(self, seconds: float) -> Problem | None:
-        """Wait for the hello for at most `seconds`; return why the host cannot be used."""
+        """Wait at most `seconds` for the hello; return the problem if the host cannot be used."""
         name, shown = self.host, self._ssh.shown
         if not self._greeted.wait(seconds):
             self.close(0)
@@ -99,19 +99,17 @@ class HostLink:
 
     def send(self, message: ToHost) -> None:
         """Send a message; raise `HostLostError` if the connection has ended."""
-        assert self._process.stdin is not None
-        try:
-            with self._sending:
-                write_message(self._process.stdin.fileno(), message)
-        except (OSError, ValueError):  # it has ended, or was closed
-            raise HostLostError(f"{self.host}: {self.reason}") from None
+        with self._sending:
+            self._write(message)
 
     def beat(self) -> None:
-        """Show the host that the driver is there; returns at once."""
-        if self._sending.acquire(blocking=False):  # else a message is on its way, which shows it
-            self._sending.release()
-            with contextlib.suppress(HostLostError):  # of which there will be news
-                self.send(Beat())
+        """Send the host a heartbeat, unless another thread is sending a message."""
+        if self._sending.acquire(blocking=False):
+            try:
+                with contextlib.suppress(HostLostError):  # reported in `news`
+                    self._write(Beat())
+            finally:
+                self._sending.release()
 
     def ask(self, message: ToHost, reply: type[Reply], seconds: float = ANSWER_SECONDS) -> Reply:
         """Send a message and return the reply; raise `HostLostError` if there is none in time."""
@@ -130,23 +128,30 @@ class HostLink:
         raise HostLostError(f"{self.host}: {self.reason}")
 
     def answers(self) -> bool:
-        """Return whether the host is there."""
+        """Return whether the host replies."""
         try:
             self.ask(Ping(), Pong)
         except HostLostError:
             return False
         return True
 
+    def _write(self, message: ToHost) -> None:
+        assert self._process.stdin is not None
+        try:
+            write_message(self._process.stdin.fileno(), message)
+        except (OSError, ValueError):  # it has ended, or was closed
+            raise HostLostError(f"{self.host}: {self.reason}") from None
+
     # Its end
 
     @property
     def ended(self) -> bool:
-        """Whether the connection has ended."""
+        """Return whether the connection has ended."""
         return self._ended.is_set()
 
     @property
     def reason(self) -> str:
-        """Why the connection has ended."""
+        """Return why the connection has ended."""
         errors = "\n".join(self._errors)
         problem = self._ssh.explain(self.host, self._process.poll() or 0, errors)
         if problem is not None and problem.kind is not ProblemKind.OTHER:
@@ -155,10 +160,10 @@ class HostLink:
         return f"its ssh connection has ended{f' ({said})' if said else ''}"
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """End the connection, and with it what was started on the host."""
+        """Close the connection, which ends all that was started on the host."""
         assert self._process.stdin is not None
         if not self._sending.acquire(timeout=1.0):
-            self._process.kill()  # which ends a write that waits for a host that is gone
+            self._process.kill()  # which ends a write that a lost host blocks
             self._sending.acquire()
         try:
             with contextlib.suppress(BrokenPipeError):
@@ -206,7 +211,7 @@ class HostLink:
 
 
 def _read_hello(stream: Any) -> Hello:
-    """Return the hello, which comes after whatever else was written."""
+    """Return the hello, skipping whatever was written before it."""
     noise = 0
     while noise < _MOST_NOISE:
         line = stream.raw.readline(_MOST_NOISE)

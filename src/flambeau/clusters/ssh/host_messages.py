@@ -3,25 +3,25 @@
   host -> driver    a line with a Hello; then Listening, Reached, Pong, AgentExited
   driver -> host    Listen, Unlisten, Reach, Ping, Beat, StartAgent
 
-Before each message comes its length, as in `child_process.write_message`.
+Each message is preceded by its length, as in `child_process.write_message`.
 """
 
 import msgspec
 
 from flambeau.clusters.agent_process import AgentOrder
 
-#: Begins the line with the Hello, after whatever startup files of the shell have written.
+#: Prefix of the line with the Hello, which comes after any output of the shell's startup files.
 MARK = b"flambeau-host "
-#: A process on a host that hears nothing for so long ends, with its agents.
+#: A process on a host that receives nothing for this long exits, and ends its agents.
 SILENCE_SECONDS = 120.0
 BEAT_SECONDS = 15.0
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a host has. Later versions may add fields, but must keep these.
+    """The versions that a host has. Later versions may add fields, but must keep these.
 
-    `python` is its minor version; `client` and `server` are the addresses of the ssh connection as
-    the host sees them.
+    `python` is a version such as 3.11; `client` and `server` are the addresses of the ssh
+    connection as the host sees them.
     """
 
     flambeau: str
@@ -36,41 +36,41 @@ class _Message(msgspec.Struct, frozen=True, tag=True):
 
 
 class Listen(_Message, frozen=True):
-    """Request to accept connections; `driver` is the address of the driver, if that is reached."""
+    """Request to accept connections; `driver` is the driver's address, None if not reachable."""
 
     driver: str | None
 
 
 class Listening(_Message, frozen=True):
-    """Reply to `Listen`: the address at which other hosts reach this one, and a port there."""
+    """Reply to `Listen`: the address and port at which other hosts reach this one."""
 
     host: str
     port: int
 
 
 class Unlisten(_Message, frozen=True):
-    """Request to accept no more connections."""
+    """Request to stop accepting connections."""
 
 
 class Reach(_Message, frozen=True):
-    """Request to connect to each of these pairs of host and port, within so many seconds."""
+    """Request to connect to each of these pairs of host and port, each within `seconds`."""
 
     places: list[tuple[str, int]]
     seconds: float
 
 
 class Reached(_Message, frozen=True):
-    """Reply to `Reach`: why a connection failed, or nothing, in the order of the request."""
+    """Reply to `Reach`, in its order: why each connection failed, None if it succeeded."""
 
     reasons: list[str | None]
 
 
 class Beat(_Message, frozen=True):
-    """Sign of life of the driver, without a reply."""
+    """Heartbeat of the driver, without a reply."""
 
 
 class Ping(_Message, frozen=True):
-    """Question whether the host is there."""
+    """Request for a `Pong`, to check that the host replies."""
 
 
 class Pong(_Message, frozen=True):
@@ -78,10 +78,10 @@ class Pong(_Message, frozen=True):
 
 
 class StartAgent(_Message, frozen=True):
-    """Request to start an agent, in an `environment` with these variables more.
+    """Request to start an agent, with `environment` added to its environment variables.
 
-    One of the same number that is still there is ended first. `start` is a number that no other
-    start has.
+    If an agent of the same number still runs, it is ended first. `start` is unique among all
+    starts.
     """
 
     start: int
@@ -90,7 +90,7 @@ class StartAgent(_Message, frozen=True):
 
 
 class AgentExited(_Message, frozen=True):
-    """Message that an agent has ended; `errors` is the end of what it has written."""
+    """Report that an agent has exited; `errors` is the end of its standard error."""
 
     start: int
     code: int

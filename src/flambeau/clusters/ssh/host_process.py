@@ -1,7 +1,7 @@
 """The driver's process on a host: `python -m flambeau.clusters.ssh.host_process`, run by ssh.
 
-It starts agents when it is sent orders over standard input. When that ends, so did the connection
-or the driver: it ends its agents and itself.
+It starts agents on requests from standard input. When that input ends, the connection or the
+driver has ended: the process ends its agents and exits.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ from flambeau.clusters.ssh.host_messages import (
 )
 
 AGENT_MODULE = "flambeau.clusters.agent"
-#: How long agents may take to end by themselves, and one that counts as lost.
+#: How long agents, and an agent that counts as lost, may take to end before they are killed.
 END_SECONDS, LOST_SECONDS = 20.0, 5.0
 ERROR_LINES = 20
 AT_ONCE = 64
@@ -53,7 +53,7 @@ _ELSEWHERE = "192.0.2.1"
 
 
 def hello() -> Hello:
-    """Return what this host has."""
+    """Return the versions and addresses of this host."""
     try:
         torch = metadata.version("torch")
     except metadata.PackageNotFoundError:
@@ -67,7 +67,7 @@ def hello() -> Hello:
 def own_address(server: str, driver: str | None) -> str:
     """Return the IPv4 address at which other hosts reach this one.
 
-    That is the one at which ssh has reached it (`server`), unless only this machine has that.
+    That is the one that ssh connected to (`server`), unless it is loopback and `driver` is not.
     """
     if _is_ipv4(server) and (not _is_loopback(server) or driver is None or _is_loopback(driver)):
         return server
@@ -109,7 +109,7 @@ class _Agent:
             target=self._read, args=(self._process.stderr,), daemon=True
         )
         self._reader.start()
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
+        with contextlib.suppress(BrokenPipeError):  # it has ended; `wait` returns why
             write_message(self._lifeline.fileno(), message.order)
 
     def _read(self, stream: IO[bytes]) -> None:
@@ -117,18 +117,18 @@ class _Agent:
             self._errors.append(line.decode(errors="replace").rstrip())
 
     def wait(self) -> AgentExited:
-        """Wait for its end."""
+        """Wait for the agent to exit; return the report for the driver."""
         code = self._process.wait()
-        self._reader.join(timeout=1.0)  # what it has started may hold the pipe open
+        self._reader.join(timeout=1.0)  # its child processes may hold the pipe open
         return AgentExited(self._start, code, "\n".join(self._errors))
 
     def let_go(self) -> None:
-        """Have it end its roles and itself."""
+        """Close the agent's lifeline, so that it ends its roles and exits."""
         with contextlib.suppress(BrokenPipeError):
             self._lifeline.close()
 
     def end(self, deadline: float) -> None:
-        """Wait for it until a time, and kill it if it is still there."""
+        """Wait for the agent to exit until `deadline`, then kill it."""
         try:
             self._process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -138,7 +138,7 @@ class _Agent:
 
 @final
 class HostProcess:
-    """Serves the driver at the other end of two pipes."""
+    """The host's end of the connection to the driver, over two pipes."""
 
     def __init__(self, given: int, out: int) -> None:
         self._given, self._out = given, out
@@ -147,7 +147,7 @@ class HostProcess:
         self._listener: socket.socket | None = None
 
     def serve(self) -> None:
-        """Do what the driver asks for, until it is gone; then end all agents."""
+        """Handle the requests of the driver until the connection ends; then end all agents."""
         try:
             while (message := self._next()) is not None:
                 self._obey(message)
@@ -194,12 +194,12 @@ class HostProcess:
             agent.end(deadline)
 
     def _send(self, message: FromHost) -> None:
-        with self._writing, contextlib.suppress(BrokenPipeError):  # which standard input shows, too
+        with self._writing, contextlib.suppress(BrokenPipeError):  # standard input ends, too
             write_message(self._out, message)
 
 
 def reach(places: Sequence[tuple[str, int]], seconds: float) -> list[str | None]:
-    """Connect to all places at once; return why that failed, or None, in the same order."""
+    """Connect to all places at once; return why each connection failed, or None, in order."""
 
     def why(place: tuple[str, int]) -> str | None:
         try:
@@ -215,10 +215,10 @@ def reach(places: Sequence[tuple[str, int]], seconds: float) -> list[str | None]
 
 
 def main() -> None:
-    """Serve the driver."""
+    """Run the host process."""
     outside_signals.withstand()
     out = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what others print is no message
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep prints out of the messages
     os.write(out, b"\n" + MARK + msgspec.json.encode(hello()) + b"\n")
     HostProcess(sys.stdin.fileno(), out).serve()
 

@@ -1,4 +1,4 @@
-"""What a host offers: asked by a script that is sent there, and compared with this machine."""
+"""The probe of a host: a script that is sent there describes it, and this machine likewise."""
 
 import shlex
 import signal
@@ -21,7 +21,7 @@ from flambeau.clusters.ssh.problems import Problem, ProblemKind, last_line
 from flambeau.clusters.ssh.remote_script import LOADER, script_input
 
 _NO_PYTHON = 118
-#: The first program of these that is there runs the rest of the input.
+#: The first of these programs that exists runs the rest of the input.
 _FIND_PYTHON = """\
 for python in {candidates}; do
   if command -v "$python" >/dev/null 2>&1; then
@@ -34,10 +34,10 @@ _TRIPS = 5
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What else is asked of a host.
+    """The parameters of a host's description.
 
-    `folder` is where disk space is needed. `markers` are files that hosts may see, too. `base` is
-    a Python interpreter of which the version is wanted. The two may be empty.
+    `folder` is where disk space is needed. `markers` are files that the host may see, too. `base`
+    is a Python interpreter whose version is needed. `markers` and `base` may be empty.
     """
 
     folder: str
@@ -46,7 +46,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What a host has said of itself; see `probe_script.describe`. Sizes are bytes."""
+    """The description that a host has returned; see `probe_script.describe`. Sizes are in bytes."""
 
     host: str
     system: str
@@ -71,16 +71,16 @@ class Description(msgspec.Struct, frozen=True):
 
     @property
     def platform(self) -> str:
-        """The kind of machine, as people know it."""
+        """The operating system and processor architecture, such as `Linux x86_64`."""
         return f"{self.system} {self.machine}"
 
 
 @final
 @dataclass(frozen=True)
 class Probed:
-    """What a probe has found: a description, or why there is none.
+    """The result of a probe: a description, or why there is none.
 
-    `latency` are the seconds of a message there and back.
+    `latency` is the round-trip time of a message, in seconds.
     """
 
     host: str
@@ -98,9 +98,9 @@ def describe_here(question: Question) -> Description:
 def probe(
     ssh: SshProgram, host: str, question: Question, *, python: str | None = None, seconds: float
 ) -> Probed:
-    """Ask a host, which has `seconds` to answer, to describe itself.
+    """Return the description of a host, which has `seconds` to reply.
 
-    `python` is the program that runs there; by default that of this process, or `python3`.
+    `python` is the program that runs there; by default the path of this process's, or `python3`.
     """
     pythons = [sys.executable, "python3", "python"] if python is None else [python]
     with tempfile.TemporaryFile() as errors:
@@ -129,7 +129,7 @@ def probe(
 
 
 def _script(pythons: Sequence[str]) -> bytes:
-    """Return the script for sh, and that for the Python that it finds, as input of the loader."""
+    """Return the loader's input: a script for sh, and one for the Python that this finds."""
     source = Path(probe_script.__file__).read_text(encoding="ascii")
     shell = _FIND_PYTHON.format(
         candidates=" ".join(shlex.quote(each) for each in pythons),
@@ -148,7 +148,7 @@ def _converse(
         process.stdin.write(script + msgspec.json.encode(question) + b"\n")
         process.stdin.flush()
         mark = probe_script.MARK.encode()
-        # Programs that a login starts may print before it.
+        # Programs that the login starts may print before it.
         found = next((line for line in process.stdout if line.startswith(mark)), None)
         if found is None:
             return None

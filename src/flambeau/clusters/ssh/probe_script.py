@@ -1,8 +1,8 @@
 """The script that describes a host: it runs there, with any Python from 3.6 on.
 
 It imports the standard library only, and is sent as text. Its first line of input is a `Question`
-(`probe.py`), its first line of output that begins with MARK the description. All further lines
-are sent back as they come, by which the way there and back is timed.
+(`probe.py`); its first line of output that begins with MARK is the description. All further lines
+are echoed at once, to measure the round-trip time.
 """
 
 import importlib.util
@@ -15,13 +15,13 @@ import subprocess
 import sys
 
 MARK = "flambeau-host "
-#: How long the driver of a GPU may take to answer.
+#: How long nvidia-smi, or another program, may take to reply.
 GPU_SECONDS = 20
 
 
 def main() -> None:
-    """Describe this host, then send back what comes until the input ends."""
-    # Not the modules of the folder that a login begins in.
+    """Describe this host, then echo lines until the input ends."""
+    # No modules are imported from the folder in which a login starts.
     sys.path[:] = [folder for folder in sys.path if folder]
     question = json.loads(sys.stdin.readline())
     found = describe(question["folder"], question["markers"], question["base"])
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def describe(folder: str, markers: "list[str]", base: str) -> "dict[str, object]":
-    """Return what is known of this host; `folder` says on which disk space is needed."""
+    """Return the description of this host; `folder` is where disk space is needed."""
     place = _nearest(folder)
     memory = _memory()
     return {
@@ -61,7 +61,7 @@ def describe(folder: str, markers: "list[str]", base: str) -> "dict[str, object]
 
 
 def _nearest(folder: str) -> str:
-    """Return the folder, or the nearest one above it that is there."""
+    """Return the folder, or its nearest parent that exists."""
     place = os.path.abspath(os.path.expanduser(folder))
     while not os.path.isdir(place):
         place = os.path.dirname(place)
@@ -69,7 +69,7 @@ def _nearest(folder: str) -> str:
 
 
 def _version(package: str) -> "str | None":
-    """Return the version of a package from its version.py, without loading it."""
+    """Return the version of a package from its version.py, without importing it."""
     found = importlib.util.find_spec(package)
     for folder in (found and found.submodule_search_locations) or []:
         path = os.path.join(folder, "version.py")
@@ -89,7 +89,7 @@ def _cores() -> int:
 
 
 def _memory() -> "dict[str, int]":
-    """Return the lines of /proc/meminfo, in bytes."""
+    """Return the sizes in /proc/meminfo, in bytes, by name."""
     if os.path.isfile("/proc/meminfo"):
         with open("/proc/meminfo") as file:
             found = re.findall(r"^(\w+): +(\d+) kB", file.read(), re.MULTILINE)
@@ -100,20 +100,20 @@ def _memory() -> "dict[str, int]":
 
 
 def _gpus() -> "list[str]":
-    """Return the names of NVIDIA's GPUs, with their memory."""
+    """Return the names of NVIDIA GPUs, with their memory."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
     return _output_of(query).splitlines() if shutil.which(query[0]) else []
 
 
 def _python_version(program: str) -> "str | None":
-    """Return the version of another Python, if it is there and runs."""
+    """Return the version of another Python, if it exists and runs."""
     if not (program and os.access(program, os.X_OK)):
         return None
     return _output_of([program, "-c", "import platform; print(platform.python_version())"]) or None
 
 
 def _output_of(command: "list[str]") -> str:
-    """Return what a program prints; nothing if it fails."""
+    """Return the output of a program; empty if it fails."""
     try:
         output = subprocess.check_output(
             command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=GPU_SECONDS

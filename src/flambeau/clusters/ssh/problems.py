@@ -1,4 +1,4 @@
-"""What messages of ssh mean, and the command that helps."""
+"""The meanings of ssh's error messages, and the commands that help."""
 
 import re
 import shlex
@@ -8,13 +8,13 @@ from enum import Enum
 
 from flambeau.config.plural import number_of
 
-#: ssh's own exit code for what went wrong before the command ran.
+#: ssh's own exit code for an error before the command ran.
 SSH_FAILED = 255
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 
 
 class ProblemKind(Enum):
-    """Why a host cannot be used."""
+    """The kinds of reasons why a host cannot be used."""
 
     NAME = "its name is not known"
     UNREACHABLE = "it cannot be reached"
@@ -34,7 +34,7 @@ class ProblemKind(Enum):
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a host cannot be used: `command` helps, in the way that `advice` says."""
+    """A reason why a host cannot be used; `command` helps, as `advice` explains."""
 
     host: str
     kind: ProblemKind
@@ -48,14 +48,14 @@ class Problem:
 
 
 def listed(problems: Sequence[Problem], hosts: int) -> str:
-    """Return the text of an error about some of so many hosts."""
+    """Return the text of an error about some of the hosts, of which there are `hosts`."""
     lines = "\n".join(f"  {problem}" for problem in problems)
     return f"{len(problems)} of {number_of(hosts, 'host')} cannot be used:\n{lines}"
 
 
 @dataclass(frozen=True)
 class _Meaning:
-    """What a message means; `{host}`, `{ssh}` and groups of the pattern are filled in."""
+    """The meaning of a message; `{host}`, `{ssh}` and groups of the pattern are filled in."""
 
     pattern: re.Pattern[str]
     kind: ProblemKind
@@ -70,7 +70,7 @@ def _means(pattern: str, kind: ProblemKind, text: str, command: str, advice: str
 
 _TRY = "{ssh} {host} true"
 _VERBOSE = "{ssh} -v {host} true"
-#: The first that fits counts: a changed key also fails the verification.
+#: The first match counts: a changed key also fails the verification.
 _MEANINGS = (
     _means(
         r"Offending \S+ key in (?P<file>\S+):\d+(?s:.*)Host key for (?P<known>\S+) has changed",
@@ -155,9 +155,9 @@ _MEANINGS = (
 
 
 def explain(host: str, ssh: str, code: int, errors: str) -> Problem | None:
-    """Return why a command could not be run on a host; None if it was run, and how it ended.
+    """Return why a command could not be run on a host; None if it ran, with any other exit code.
 
-    `ssh` is the program as the user would type it, `errors` what it has written.
+    `ssh` is the program as the user would type it, `errors` is its standard error.
     """
     if code == SSH_FAILED:
         return _of_ssh(host, ssh, errors)
@@ -189,7 +189,7 @@ def _of_ssh(host: str, ssh: str, errors: str) -> Problem:
 
 
 def last_line(errors: str) -> str:
-    """Return the last line of what a program has written that is not a warning."""
+    """Return the last line of a program's output that is not a warning."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     serious = [line for line in lines if not line.lower().lstrip("* ").startswith("warning")]
     return (serious or lines or [""])[-1][:300].rstrip(".")

@@ -1,4 +1,4 @@
-"""The files of a project that hosts need: all but what is made anew, or belongs to one machine."""
+"""The files of a project that hosts need: all but those that are generated or machine-specific."""
 
 import os
 import stat
@@ -10,9 +10,9 @@ from typing import final
 
 from flambeau.errors import ConfigError, DataError
 
-#: What the names of files begin with by which hosts find out that they share a folder.
+#: The prefix of files by which hosts detect that they share a folder.
 MARKER = ".flambeau-shared-"
-#: Names that are left out wherever they are; with a slash in front only at the top.
+#: Names that are excluded at all levels; those with a leading slash only at the top.
 EXCLUDED = (
     ".git",
     ".hg",
@@ -38,9 +38,9 @@ EXCLUDED = (
 @final
 @dataclass(frozen=True)
 class ProjectFiles:
-    """Files, links and folders below `folder` by their relative paths; folders come first.
+    """The files, links and folders below `folder`; a folder comes before its contents.
 
-    `files` and `bytes` count regular files.
+    `paths` are relative; `files` and `bytes` count regular files.
     """
 
     folder: Path
@@ -50,10 +50,10 @@ class ProjectFiles:
 
 
 def find_files(folder: Path, exclude: Sequence[str] = ()) -> ProjectFiles:
-    """Return what belongs to the project in a folder.
+    """Return the files in a folder that belong to the project.
 
-    Beside EXCLUDED and the patterns `exclude`, virtual environments and run directories stay here.
-    Links are kept as links.
+    Besides EXCLUDED and the patterns in `exclude`, virtual environments and run directories are
+    left out. Links are kept as links.
     """
     patterns = (*EXCLUDED, *map(_checked, exclude))
     return _counted(folder, _below(folder, "", patterns))
@@ -112,7 +112,7 @@ def _is_excluded(name: str, *, top: bool, patterns: Sequence[str]) -> bool:
 
 
 def _belongs_here(folder: Path) -> bool:
-    """Return whether it is a virtual environment or a run directory."""
+    """Return whether a folder is a virtual environment or a run directory."""
     is_environment = (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir()
     is_run = (folder / "job.yaml").is_file() and (folder / "events.jsonl").is_file()
     return is_environment or is_run

@@ -1,4 +1,4 @@
-"""Whether a host can take part in a job of this machine, and how it becomes able to."""
+"""Checks whether a host can take part in a job of this machine, and what to change if not."""
 
 import shlex
 import sys
@@ -14,7 +14,7 @@ _GIB = 1 << 30
 
 
 def faults(found: Description, host: str, ssh: str, python: str | None) -> list[Problem]:
-    """Return what keeps a host from taking part.
+    """Return the problems that keep a host from taking part.
 
     `ssh` is the program as the user would type it, `python` the one that the user has named.
     """
@@ -29,7 +29,7 @@ def faults(found: Description, host: str, ssh: str, python: str | None) -> list[
 
 
 def unfit(found: Description, host: str, ssh: str) -> Problem | None:
-    """Return what is wrong with Python, Flambeau and torch of a host."""
+    """Return the problem with the Python, Flambeau or torch of a host, if any."""
     if tuple(map(int, found.python.split(".")[:2])) < _OLDEST:
         wanted = f"python{sys.version_info.major}.{sys.version_info.minor}"
         return Problem(
@@ -52,7 +52,7 @@ def unfit(found: Description, host: str, ssh: str) -> Problem | None:
 
 
 def pip_command(python: str) -> str:
-    """Return the command that installs Flambeau and torch in the versions here."""
+    """Return the command that installs Flambeau and torch in the versions of this machine."""
     from importlib import metadata
 
     torch = metadata.version("torch").partition("+")[0]
@@ -62,7 +62,7 @@ def pip_command(python: str) -> str:
 
 
 def _elsewhere(found: Description, host: str, python: str | None) -> Problem | None:
-    """Return that the Python which jobs use by default is not there, but another one."""
+    """Return the problem of a host that has a Python, but not where jobs expect it by default."""
     if python is not None or found.executable == sys.executable:
         return None
     return Problem(

@@ -1,10 +1,10 @@
-"""A script for sh that runs on a host, whatever shell its users log in with.
+"""A script for sh that runs on a host, whatever the login shell of the user is.
 
-The command that ssh passes to the login shell is always the same and free of what some shells
-would expand; the script comes over standard input, and finds the rest of the input there.
+The command that ssh passes to the login shell is always the same, and has nothing that some shells
+would expand. The script comes over standard input, and can read the rest of the input there.
 """
 
-#: Reads lines up to the last one of a script, and runs them. `read` takes no byte too much.
+#: Reads lines up to the end of a script, and runs them. `read` consumes no byte beyond them.
 LOADER = (
     "exec sh -c '"
     's=; n=$(printf "\\nx"); n=${n%x}; '
@@ -16,5 +16,5 @@ _END = "flambeau-end"
 
 
 def script_input(script: str) -> bytes:
-    """Return what the loader reads: the script, and the line that ends it."""
+    """Return the input of the loader: the script, and the line that ends it."""
     return f"{script}\n{_END}\n".encode()

@@ -1,4 +1,4 @@
-"""What a host must have: Python, Flambeau and torch in the versions of the driver."""
+"""The requirements of a host: Python, Flambeau and torch in the versions of the driver."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ _SYNC = "or copy this environment there with flambeau hosts sync"
 def remote_command(python: str, folder: str, module: str) -> str:
     """Return the command for a host's shell that runs a module.
 
-    It runs in the driver's folder, if that is there.
+    The module runs in the driver's folder, if that exists on the host.
     """
     program = shlex.quote(python)
     script = (
@@ -29,7 +29,7 @@ def remote_command(python: str, folder: str, module: str) -> str:
 
 
 def lacking(host: str, ssh: str, python: str, errors: str) -> Problem | None:
-    """Return what a host lacks whose process has ended with these messages; None: not that."""
+    """Return what a host lacks according to the error output of its process; None if nothing."""
     if _NO_PYTHON in errors:
         return Problem(
             host,
@@ -41,7 +41,7 @@ def lacking(host: str, ssh: str, python: str, errors: str) -> Problem | None:
     found = _NO_MODULE.search(errors)
     if found is None:
         return None
-    if found["name"].startswith("flambeau."):  # it has no ssh hosts yet
+    if found["name"].startswith("flambeau."):  # it has no module for ssh hosts yet
         return _another(host, ssh, python, f"an older Flambeau, this driver {__version__}")
     what = "Flambeau" if found["name"] == "flambeau" else f"the module {found['name']}"
     return Problem(
@@ -54,7 +54,7 @@ def lacking(host: str, ssh: str, python: str, errors: str) -> Problem | None:
 
 
 def mismatch(host: str, ssh: str, python: str, hello: Hello) -> Problem | None:
-    """Return what a host has in another version than the driver, if anything."""
+    """Return the problem if the host has other versions than the driver."""
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
     if hello.python != own:
         return Problem(
@@ -81,7 +81,7 @@ def mismatch(host: str, ssh: str, python: str, hello: Hello) -> Problem | None:
 
 
 def minor(version: str) -> str:
-    """Return the first two numbers of a version."""
+    """Return the major and minor number of a version."""
     return ".".join(version.split(".")[:2])
 
 

@@ -1,4 +1,4 @@
-"""How hosts reach the driver, and each other: found out before a job starts."""
+"""The routes from hosts to the driver and to each other, tested before a job starts."""
 
 import socket
 from collections import Counter
@@ -14,7 +14,7 @@ from flambeau.clusters.ssh.host_link import HostLink
 from flambeau.clusters.ssh.host_messages import Listen, Listening, Reach, Reached, Unlisten
 from flambeau.errors import ConfigError
 
-#: How long a connection may take that is tried out.
+#: How long a test connection may take.
 TRY_SECONDS = 3.0
 #: An address on no network, to which nothing is sent: the default route leads there.
 _ELSEWHERE = "192.0.2.1"
@@ -25,8 +25,8 @@ _MOST_SHOWN = 5
 class Routes:
     """Where the driver listens, which hosts reach it only through ssh, and where hosts are.
 
-    `addresses` has for each host the one at which other hosts reach it; `reasons` why those of
-    `tunnelled` do not reach the driver themselves.
+    `addresses` has, for each host, the address at which other hosts reach it; `reasons` has, for
+    each host in `tunnelled`, why it cannot reach the driver directly.
     """
 
     driver: str
@@ -42,9 +42,9 @@ class Routes:
 def find_routes(
     links: Mapping[str, HostLink], *, given: str | None = None, tunnel: bool | None = None
 ) -> Routes:
-    """Try out how hosts reach the driver (at the address that is `given`), and each other.
+    """Test how hosts reach the driver (at the address `given`, if any), and each other.
 
-    `tunnel` says whether traffic with the driver goes through ssh; None: where it has to.
+    `tunnel` sets whether traffic with the driver goes through ssh; None: only where it has to.
     """
     clients = [link.hello.client for link in links.values() if link.hello is not None]
     seen = given or driver_address(clients)
@@ -83,10 +83,10 @@ def find_routes(
 
 
 def driver_address(clients: Sequence[str]) -> str | None:
-    """Return the address of this machine from which most hosts see it connect.
+    """Return the address of this machine that most hosts see as the source of its connections.
 
-    None if that is none of its own: a router translates them. Those that see it come from loopback
-    are this machine.
+    None if no host sees an address of this machine, since a router translates it. Hosts that see a
+    loopback address are this machine.
     """
     found = Counter(client for client in clients if _is_own(client))
     outer = {client: count for client, count in found.items() if not _is_loopback(client)}
@@ -103,7 +103,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _is_own(address: str) -> bool:
-    """Return whether this machine has an IPv4 address."""
+    """Return whether an address is an IPv4 address of this machine."""
     try:
         with _listener(address):
             return ip_address(address).version == 4
@@ -118,9 +118,9 @@ def _listener(address: str) -> socket.socket:
 def _reach(
     link: HostLink, driver: tuple[str, int], places: Mapping[str, Listening]
 ) -> list[str | None]:
-    """Return why a host does not reach the driver, and each host; None where it does."""
+    """Return why a host cannot reach the driver, then each host; None where it can."""
     tried = [driver, *((place.host, place.port) for place in places.values())]
-    # Some are tried at once.
+    # The host tries several at once.
     seconds = TRY_SECONDS * (2 + len(tried) // 32)
     return link.ask(Reach(tried, TRY_SECONDS), Reached, seconds + TRY_SECONDS).reasons
 

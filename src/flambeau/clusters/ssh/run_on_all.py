@@ -1,4 +1,4 @@
-"""A command runs on all hosts at once, and ends everywhere when this process ends."""
+"""A command that runs on all hosts at once, and ends everywhere when this process ends."""
 
 import asyncio
 import codecs
@@ -12,8 +12,8 @@ from flambeau.clusters.ssh.connection import AT_ONCE, SshProgram
 from flambeau.clusters.ssh.problems import SSH_FAILED, Problem
 from flambeau.clusters.ssh.remote_script import LOADER, script_input
 
-#: Runs a command in a session of its own. When the input ends, since ssh has ended, the command
-#: gets SIGTERM, and SIGKILL five seconds later, with all that it has started.
+#: Runs a command in its own session. When the input ends, since ssh has ended, the command and all
+#: its child processes get SIGTERM, and SIGKILL five seconds later.
 _WITH_LIFELINE = """\
 exec 3<&0 </dev/null
 cd {folder} || exit
@@ -37,20 +37,20 @@ code=$?
 kill $watcher 2>/dev/null
 exit $code
 """
-#: How long hosts have to end their commands, before ssh is ended.
+#: How long hosts have to end their commands before ssh is killed.
 _ENDING_SECONDS = 10.0
 _PIECE = 1 << 16
-#: How many of the last lines of errors are searched for a known one.
+#: How many of the last lines of standard error are searched for a known message.
 _KEPT_LINES = 100
 
-#: Gets a host, a line that its command has written, and whether that was on stderr.
+#: Called with a host, a line of output of its command, and whether that was on stderr.
 Lines = Callable[[str, str, bool], None]
 
 
 @final
 @dataclass(frozen=True)
 class Ended:
-    """How a command on a host has ended: with an exit code, or why it could not be run."""
+    """The end of a command on a host: its exit code, or why it could not be run."""
 
     host: str
     code: int
@@ -60,10 +60,10 @@ class Ended:
 def run_on_all(
     ssh: SshProgram, hosts: Sequence[str], command: str, lines: Lines, *, folder: str = "."
 ) -> list[Ended]:
-    """Run a line of shell on all hosts at once; return how it has ended, in the order of the ends.
+    """Run a shell command on all hosts at once; return its results, in the order in which they end.
 
-    A `folder` that is not absolute begins in the home directory. Commands read nothing.
-    KeyboardInterrupt is raised when they have ended everywhere.
+    A relative `folder` starts at the home directory. The commands have no input. KeyboardInterrupt
+    is raised after they have ended everywhere.
     """
     text = _WITH_LIFELINE.format(command=shlex.quote(command), folder=shlex.quote(folder))
     return asyncio.run(_run_on_all(ssh, hosts, script_input(text), lines))
@@ -88,7 +88,7 @@ async def _run_on_all(
 
 
 async def _run(ssh: SshProgram, host: str, script: bytes, lines: Lines) -> Ended:
-    # Ctrl-C is for this process, which lets ssh show what commands write at their end.
+    # Ctrl-C must only reach this process: ssh still has to pass on the last output of commands.
     process = await asyncio.create_subprocess_exec(
         *ssh.command(host, LOADER), stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
     )
@@ -119,7 +119,7 @@ async def _run(ssh: SshProgram, host: str, script: bytes, lines: Lines) -> Ended
 
 
 async def _end(process: Process, reading: asyncio.Future[Any]) -> None:
-    """End the command on the host, if it still runs, and show what it writes at its end."""
+    """End the command on the host, if it still runs, and show its last output."""
     assert process.stdin is not None
     process.stdin.close()
     await asyncio.wait([reading], timeout=_ENDING_SECONDS)

@@ -1,4 +1,4 @@
-"""Which agent is on which host: a pure decision."""
+"""The assignment of agents to hosts, without side effects."""
 
 from collections.abc import Sequence
 from typing import final
@@ -8,9 +8,9 @@ from flambeau.config.host_file import Host
 
 @final
 class Slots:
-    """Places for agents on hosts, filled host by host in the order of the list.
+    """Slots for agents on hosts, filled host by host in the order of the list.
 
-    Each agent has one slot, and keeps it until its host is lost or it is placed again.
+    Each agent has one slot, and keeps it until its host is lost.
     """
 
     def __init__(self, hosts: Sequence[Host], agents: int) -> None:
@@ -20,9 +20,9 @@ class Slots:
             assert self.place(agent) is not None, "more agents than slots"
 
     def place(self, agent: int) -> str | None:
-        """Return the host where an agent is to be started: its own if that is there.
+        """Return the host on which to start an agent: its own, unless that was lost.
 
-        Otherwise the first with a free slot; None: there is none, and the agent has no place.
+        Otherwise the first with a free slot; None if there is none, and the agent gets no slot.
         """
         if agent in self._places:
             return self._places[agent]
@@ -33,7 +33,7 @@ class Slots:
         return host
 
     def lose(self, host: str) -> list[int]:
-        """Take a host out; return the agents that had a place there, and have none now."""
+        """Remove a host; return the agents that had slots there, and have none now."""
         self._free.pop(host, None)
         agents = self.on(host)
         for agent in agents:
@@ -41,15 +41,15 @@ class Slots:
         return agents
 
     def add(self, host: str, slots: int) -> None:
-        """Take in a host that is back, with nothing on it."""
+        """Add a host that is available again, with all slots free."""
         self._free[host] = slots
 
     def host_of(self, agent: int) -> str | None:
-        """Return where an agent is."""
+        """Return the host of an agent; None if it has no slot."""
         return self._places.get(agent)
 
     def on(self, host: str) -> list[int]:
-        """Return the agents of a host."""
+        """Return the agents on a host."""
         return [agent for agent, place in self._places.items() if place == host]
 
     @property

@@ -1,4 +1,4 @@
-"""The project's folder and virtual environment are brought to all hosts that do not see them."""
+"""Copies of the project and its virtual environment on all hosts that do not share them."""
 
 import secrets
 import shlex
@@ -18,14 +18,15 @@ from flambeau.clusters.ssh.project_files import MARKER, ProjectFiles, all_files,
 from flambeau.clusters.ssh.readiness import pip_command, unfit
 from flambeau.errors import ConfigError, DataError
 
-#: Gets a host, what is copied there ("project", "environment"), its bytes so far, and all of them.
+#: Called with a host, what is copied there ("project", "environment"), the number of bytes so far,
+#: and the total number.
 Progress = Callable[[str, str, int, int], None]
 
 
 @final
 @dataclass(frozen=True)
 class Plan:
-    """What goes where: a folder here, and its path on hosts."""
+    """The folders of this machine to copy, and their paths on hosts."""
 
     project: ProjectFiles
     target: str
@@ -37,12 +38,12 @@ class Plan:
 @final
 @dataclass
 class Synced:
-    """What has become of a host.
+    """The result for a host.
 
     `shared` is true if it sees the folder of this machine, so that nothing was copied; otherwise
-    `project` and `environment` are what was copied, or would be. `python` is the interpreter that
-    it has for jobs. `note` says why the environment was not copied, and `install` is the command
-    that installs what is missing then.
+    `project` and `environment` are what was copied, or would be. `python` is its interpreter for
+    jobs. `note` says why the environment was not copied, and `install` is the command that installs
+    what is then missing.
     """
 
     host: str
@@ -61,9 +62,9 @@ class Synced:
 def make_plan(
     folder: Path, *, to: str | None = None, exclude: Sequence[str] = (), environment: bool = True
 ) -> Plan:
-    """Return what is to be copied from a folder, by default to the same path.
+    """Return the plan to copy a folder, by default to the same path on hosts.
 
-    The virtual environment of this process stays at its place in the project, or at its own path.
+    The virtual environment of this process keeps its place in the project, or else its own path.
     """
     source = folder.expanduser().resolve()
     if not source.is_dir():
@@ -94,9 +95,9 @@ def sync_hosts(
     dry_run: bool = False,
     seconds: float = 30.0,
 ) -> list[Synced]:
-    """Copy to all hosts at once; return what has become of each.
+    """Copy to all hosts at once; return the result for each.
 
-    `python` is the program that describes a host; a host has `seconds` to do that.
+    `python` is the program that describes a host, for which it has `seconds`.
     """
     base = "" if plan.environment is None else plan.environment.base
     with _markers(plan) as markers:
@@ -108,7 +109,7 @@ def sync_hosts(
 
 @contextmanager
 def _markers(plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Yield the paths that files of ours have on hosts which share the folders."""
+    """Create a marker file in each folder; yield its paths on hosts that share the folder."""
     name = f"{MARKER}{secrets.token_hex(8)}"
     places = [(plan.project.folder, plan.target)]
     if plan.environment_files is not None:
@@ -136,7 +137,7 @@ def _marked(path: Path) -> Iterator[None]:
 
 @final
 class _Work:
-    """The steps for all hosts; each is done at once for those that have come so far."""
+    """The steps of a sync; each runs at once on all hosts that have had no problem so far."""
 
     def __init__(
         self,
@@ -153,7 +154,7 @@ class _Work:
         self._transfers = Transfers()
 
     def describe(self, hosts: Sequence[str], python: str | None) -> list[Synced]:
-        """Ask all hosts what they are, and what they share with this machine."""
+        """Return the descriptions of all hosts, and what they share with this machine."""
 
         def ask(host: str) -> Synced:
             found = probe(self._ssh, host, self._question, python=python, seconds=self._seconds)
@@ -168,7 +169,7 @@ class _Work:
         return list(on_all(hosts, ask).values())
 
     def preview(self, synced: Sequence[Synced]) -> None:
-        """Find out what would be copied."""
+        """Determine what would be copied."""
         for each in self._lacking_project(synced):
             each.project = self._previewed(each)
         for each in self._lacking_environment(synced):
@@ -190,7 +191,7 @@ class _Work:
         return Delivered(synced.host, copied)
 
     def copy(self, synced: Sequence[Synced]) -> None:
-        """Copy the project, then the environment, and ask what jobs will find there."""
+        """Copy the project, then the environment, and check what jobs will find there."""
         plan = self._plan
         delivery = Delivery(
             self._ssh,
@@ -214,7 +215,7 @@ class _Work:
         on_all(lacking, lambda host: self._verify(lacking[host]))
 
     def _verify(self, synced: Synced) -> None:
-        """Ask the Python of a copy what it finds."""
+        """Probe a host with the Python of its copied environment."""
         if synced.problem is not None:
             return
         python = f"{self._plan.environment_target}/bin/python"
@@ -224,7 +225,7 @@ class _Work:
             self._judge(synced, found.description)
 
     def _judge(self, synced: Synced, found: Description) -> None:
-        """Note which Python a host has for jobs, and what that lacks."""
+        """Store which Python a host has for jobs, and the command that installs what it lacks."""
         synced.python = found.executable
         synced.install = ""
         if unfit(found, synced.host, self._ssh.shown) is not None:
@@ -235,7 +236,7 @@ class _Work:
         return [each for each in synced if each.problem is None and not each.shared]
 
     def _lacking_environment(self, synced: Sequence[Synced]) -> list[Synced]:
-        """Return the hosts that can use a copy of the environment; note why others cannot."""
+        """Return the hosts that can use a copy of the environment; set `note` for the others."""
         environment = self._plan.environment
         if environment is None:
             return []

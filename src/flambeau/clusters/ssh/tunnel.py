@@ -1,4 +1,4 @@
-"""A way for a host to the driver through ssh, for those that do not reach it otherwise."""
+"""A tunnel from a host to the driver through ssh, for hosts that cannot reach it directly."""
 
 import re
 import subprocess
@@ -13,25 +13,25 @@ from flambeau.errors import ConfigError
 OPEN_SECONDS = 30.0
 LINES = 20
 _PORT = re.compile(r"Allocated port (?P<port>\d+) for remote forward")
-#: Ends with the connection, which ends with its input: that of the driver.
+#: Exits, and so ends the connection, when its input ends: that is a pipe of the driver.
 _COMMAND = "exec cat"
 
 
 @final
 class Tunnel:
-    """A port on a host's loopback that leads to a port of the driver, for as long as it is open.
+    """A port on a host's loopback that leads to a port of the driver, while the tunnel is open.
 
-    It has a connection of its own, since the port is known only when the host is in use.
+    It has its own connection, since the driver's port is known only after the host is in use.
     """
 
     def __init__(self, ssh: SshProgram, host: str, target: str) -> None:
-        """Open it to `target`, an address of the driver with its port."""
+        """Open the tunnel to `target`, the driver's HOST:PORT."""
         self._ssh, self._host = ssh, host
         self._lines: deque[str] = deque(maxlen=LINES)
         self._said = threading.Event()
         self._port: str | None = None
         options = ["-R", f"127.0.0.1:0:{target}", "-o", "ExitOnForwardFailure=yes"]
-        # One that is shared with other commands would stay open with the first of them.
+        # A connection shared with other commands would stay open as long as the first of them.
         options += ["-o", "ControlPath=none", "-o", "LogLevel=INFO"]
         self._process = subprocess.Popen(
             ssh.command(host, _COMMAND, *options),
@@ -46,7 +46,7 @@ class Tunnel:
         self._thread.start()
 
     def address(self) -> str:
-        """Return the address on the host, once it is known."""
+        """Wait for the tunnel to open; return its address on the host."""
         self._said.wait(OPEN_SECONDS)
         if self._port is None:
             self.close()
@@ -60,11 +60,11 @@ class Tunnel:
 
     @property
     def ended(self) -> bool:
-        """Whether its connection has ended."""
+        """Return whether the connection of the tunnel has ended."""
         return self._process.poll() is not None
 
     def close(self) -> None:
-        """End it."""
+        """Close the tunnel."""
         self._process.kill()
         self._process.wait()
         self._thread.join()

@@ -1,8 +1,8 @@
-"""Horovod's interface on torch.distributed: `import flambeau.compat.horovod as hvd`.
+"""Horovod's API on top of torch.distributed: `import flambeau.compat.horovod as hvd`.
 
-Operations are negotiated by name: ranks may start them in any order, and requests that do not fit
-together are an error on every rank. Nothing is compiled. Below are the modules that scripts import
-from `horovod` (see `flambeau.compat.alias`): `torch`, `common`.
+Operations are negotiated by name: ranks may start them in any order, and mismatched requests are
+an error on every rank. Nothing is compiled. Scripts import the subpackages `torch` and `common` as
+those of `horovod` (see `flambeau.compat.alias`).
 """
 
 from flambeau.compat.horovod import elastic

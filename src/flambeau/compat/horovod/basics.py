@@ -1,4 +1,4 @@
-"""Beginning, end, and where this process is among all."""
+"""Initialization, shutdown, and the ranks of this process."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +13,10 @@ from flambeau.compat.horovod.process_sets import ProcessSet, add_process_set
 def init(
     comm: Any = None, process_sets: Sequence[ProcessSet | Sequence[int]] | str | None = None
 ) -> None:
-    """Meet the other ranks; call it before anything else, on every rank.
+    """Connect to the other ranks; call it before anything else, on every rank.
 
-    A second call does nothing. `process_sets` are known to all ranks from the begin; more can be
-    added at any time, so "dynamic" is accepted and changes nothing.
+    A second call does nothing. `process_sets` are registered on all ranks; more can be added at any
+    time, so "dynamic" is accepted and changes nothing.
     """
     if comm is not None and (not isinstance(comm, Sequence) or list(comm)):
         raise ValueError(
@@ -31,7 +31,7 @@ def init(
 
 
 def shutdown() -> None:
-    """Leave the other ranks; `init` may be called again."""
+    """Disconnect from the other ranks; `init` may be called again."""
     running.stop()
 
 
@@ -46,27 +46,27 @@ def rank() -> int:
 
 
 def size() -> int:
-    """Return how many processes there are."""
+    """Return the number of processes."""
     return running.place().size
 
 
 def local_rank() -> int:
-    """Return the rank of this process among those of its machine."""
+    """Return the rank of this process on its machine."""
     return running.place().local_rank
 
 
 def local_size() -> int:
-    """Return how many processes there are on this machine."""
+    """Return the number of processes on this machine."""
     return running.place().local_size
 
 
 def cross_rank() -> int:
-    """Return the rank of this machine among those that have a process of this local rank."""
+    """Return the rank of this machine among those that have a process with this local rank."""
     return running.place().cross_rank
 
 
 def cross_size() -> int:
-    """Return how many machines have a process of this local rank."""
+    """Return the number of machines that have a process with this local rank."""
     return running.place().cross_size
 
 
@@ -76,33 +76,33 @@ def is_homogeneous() -> bool:
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Write a timeline for chrome://tracing from now on, on rank 0."""
+    """Start to write a timeline for chrome://tracing, on rank 0."""
     if rank() == 0:
         running.engine().executor.timeline.start(Path(file_path), mark_cycles=mark_cycles)
 
 
 def stop_timeline() -> None:
-    """End the timeline."""
+    """Stop the timeline and close its file."""
     running.engine().executor.timeline.stop()
 
 
 def gloo_built() -> bool:
-    """Return True: operations are gloo's, or in shared memory."""
+    """Return True: operations use Gloo or shared memory."""
     return True
 
 
 def gloo_enabled() -> bool:
-    """Return True: operations are gloo's, or in shared memory."""
+    """Return True: operations use Gloo or shared memory."""
     return True
 
 
 def mpi_built() -> bool:
-    """Return False: MPI may start the processes, and is not needed for more."""
+    """Return False: MPI may start the processes, but operations do not use it."""
     return False
 
 
 def mpi_enabled() -> bool:
-    """Return False: MPI may start the processes, and is not needed for more."""
+    """Return False: MPI may start the processes, but operations do not use it."""
     return False
 
 
@@ -112,7 +112,7 @@ def mpi_threads_supported() -> bool:
 
 
 def nccl_built() -> int:
-    """Return 0: tensors of GPUs are summed on the CPU."""
+    """Return 0: GPU tensors are summed on the CPU."""
     return 0
 
 
@@ -127,10 +127,10 @@ def ccl_built() -> bool:
 
 
 def cuda_built() -> bool:
-    """Return whether torch can use GPUs of NVIDIA."""
+    """Return whether torch can use NVIDIA GPUs."""
     return torch.version.cuda is not None
 
 
 def rocm_built() -> bool:
-    """Return whether torch can use GPUs of AMD."""
+    """Return whether torch can use AMD GPUs."""
     return torch.version.hip is not None

@@ -1,4 +1,4 @@
-"""Types in which gradients travel."""
+"""Data types in which gradients are sent."""
 
 from typing import Any
 
@@ -7,21 +7,21 @@ from torch import Tensor
 
 
 class Compressor:
-    """Changes a tensor before it is reduced, and back."""
+    """A conversion of tensors before they are reduced, and back."""
 
     @staticmethod
     def compress(tensor: Tensor) -> tuple[Tensor, Any]:
-        """Return what is reduced, and what `decompress` needs to know."""
+        """Return the tensor to reduce, and the context that `decompress` needs."""
         raise NotImplementedError
 
     @staticmethod
     def decompress(tensor: Tensor, ctx: Any) -> Tensor:
-        """Return what was reduced in its original form."""
+        """Return the reduced tensor in its original form."""
         raise NotImplementedError
 
 
 class NoneCompressor(Compressor):
-    """Changes nothing."""
+    """No compression."""
 
     @staticmethod
     def compress(tensor: Tensor) -> tuple[Tensor, Any]:
@@ -39,7 +39,7 @@ class _Cast(Compressor):
 
     @classmethod
     def compress(cls, tensor: Tensor) -> tuple[Tensor, Any]:
-        """Return the tensor in the smaller type, if it is of floating point."""
+        """Return the tensor in the smaller type if it is floating point, and its original type."""
         smaller = tensor.is_floating_point() and tensor.dtype.itemsize > cls.dtype.itemsize
         return (tensor.to(cls.dtype) if smaller else tensor), tensor.dtype
 
@@ -50,19 +50,19 @@ class _Cast(Compressor):
 
 
 class FP16Compressor(_Cast):
-    """Half precision."""
+    """Compression to half precision."""
 
     dtype = torch.float16
 
 
 class BF16Compressor(_Cast):
-    """The range of single precision with fewer digits."""
+    """Compression to bfloat16: the range of single precision with fewer digits."""
 
     dtype = torch.bfloat16
 
 
 class Compression:
-    """What `compression=` may be."""
+    """Values for `compression=`."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

@@ -1,4 +1,4 @@
-"""Parameters, optimizer states and objects from one rank to all."""
+"""Broadcasts and gathers of parameters, optimizer states and objects."""
 
 import pickle
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set
 def broadcast_parameters(
     params: Any, root_rank: int, process_set: ProcessSet = global_process_set
 ) -> None:
-    """Replace parameters by those of a rank.
+    """Replace parameters with those of a rank.
 
     `params` is a `state_dict()`, `named_parameters()` or `parameters()`.
     """
@@ -51,10 +51,10 @@ def broadcast_optimizer_state(
     model: torch.nn.Module | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> None:
-    """Replace the state of an optimizer, and its settings, by those of a rank.
+    """Replace the state of an optimizer, and its settings, with those of a rank.
 
-    Ranks without a state yet get that of the root, so no step is made before. As in Horovod,
-    parameters of an optimizer without state have a gradient afterwards, of zeros.
+    Ranks without a state receive that of the root, so no step is needed first. As in Horovod,
+    parameters of an optimizer without state have a gradient of zeros afterwards.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
@@ -74,14 +74,14 @@ def broadcast_optimizer_state(
 
 
 class _Place:
-    """A tensor in what is described."""
+    """A placeholder for a tensor in a described value."""
 
     def __init__(self, index: int, dtype: torch.dtype, shape: list[int]) -> None:
         self.index, self.dtype, self.shape = index, dtype, shape
 
 
 def _described(value: Any, tensors: list[Tensor]) -> Any:
-    """Return a value with places for its tensors, which are added to the list."""
+    """Return a value with placeholders for its tensors, which are added to the list."""
     if isinstance(value, Tensor):
         tensors.append(value)
         return _Place(len(tensors) - 1, value.dtype, list(value.shape))
@@ -93,7 +93,7 @@ def _described(value: Any, tensors: list[Tensor]) -> Any:
 
 
 def _received(described: Any, tensors: list[Tensor], is_root: bool) -> list[Tensor]:
-    """Return tensors for the places: the root's own, or new ones."""
+    """Return tensors for the placeholders: the root's own, or new ones."""
     if is_root:
         return tensors
     if isinstance(described, _Place):
@@ -107,7 +107,7 @@ def _received(described: Any, tensors: list[Tensor], is_root: bool) -> list[Tens
 
 
 def _filled(described: Any, tensors: list[Tensor]) -> Any:
-    """Return the value with its tensors."""
+    """Return a described value with its tensors."""
     if isinstance(described, _Place):
         return tensors[described.index]
     if isinstance(described, dict):
@@ -123,7 +123,7 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Return the object of a rank: anything that can be pickled. Ranks trust each other."""
+    """Return a rank's object, which must be picklable. Ranks trust each other's pickles."""
     name = name or "broadcast_object"
     is_root = engine().place.rank == root_rank
     data = _pickled(obj) if is_root else torch.empty(0, dtype=torch.uint8)
@@ -147,7 +147,7 @@ def broadcast_object_fn(
 def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """Return the objects of all ranks, by rank: anything that can be pickled."""
+    """Return the objects of all ranks, by rank; they must be picklable."""
     name = name or "allgather_object"
     data = _pickled(obj)
     sizes = allgather(torch.tensor([data.numel()]), f"{name}.sz", process_set).tolist()

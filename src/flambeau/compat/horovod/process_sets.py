@@ -1,4 +1,4 @@
-"""Process sets: groups of ranks with operations of their own."""
+"""Process sets: groups of ranks with their own operations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +9,9 @@ from flambeau.compat.horovod.negotiation.messages import ALL, Request
 
 
 class ProcessSet:
-    """Ranks that take part in an operation: those in `ranks`.
+    """The ranks that take part in an operation.
 
-    It has to be known to all ranks: given to `init(process_sets=...)` or `add_process_set`.
+    All ranks have to register it with `init(process_sets=...)` or `add_process_set`.
     """
 
     def __init__(self, ranks_or_comm: Sequence[int] | Any) -> None:
@@ -24,20 +24,20 @@ class ProcessSet:
 
     @property
     def ranks(self) -> list[int] | None:
-        """The ranks in it."""
+        """The ranks in the set."""
         return self._ranks
 
     @property
     def mpi_comm(self) -> None:
-        """There is no communicator of MPI."""
+        """None: there is no MPI communicator."""
         return None
 
     def size(self) -> int:
-        """Return how many ranks are in it."""
+        """Return the number of ranks in the set."""
         return len(self._registered())
 
     def rank(self) -> int:
-        """Return the index of this rank in it."""
+        """Return the index of this rank in the set."""
         ranks = self._registered()
         own = engine().place.rank
         if own not in ranks:
@@ -45,7 +45,7 @@ class ProcessSet:
         return ranks.index(own)
 
     def included(self) -> bool:
-        """Return whether this rank is in it."""
+        """Return whether this rank is in the set."""
         return engine().place.rank in self._registered()
 
     def _registered(self) -> list[int]:
@@ -70,7 +70,7 @@ class ProcessSet:
 
 
 class _Global(ProcessSet):
-    """All ranks."""
+    """The process set of all ranks."""
 
     def __init__(self) -> None:
         super().__init__(())
@@ -97,7 +97,7 @@ global_process_set = _Global()
 
 
 def set_number(process_set: ProcessSet) -> int:
-    """Return the number of a process set that is known to all ranks."""
+    """Return the number of a registered process set."""
     number = process_set.process_set_id
     if number is None or number not in engine().ranks_of:
         raise ValueError(f"{process_set} is not known: give it to hvd.init or hvd.add_process_set")
@@ -105,7 +105,7 @@ def set_number(process_set: ProcessSet) -> int:
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
-    """Let all ranks know a process set; all of them have to call this with the same ranks."""
+    """Register a process set on all ranks, which all have to call this with the same ranks."""
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     if added.process_set_id is not None and added.process_set_id in engine().ranks_of:
         raise ValueError(f"{added} has been added already")
@@ -126,7 +126,7 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Forget a process set on all ranks, which all have to call this; return if it was known."""
+    """Remove a process set on all ranks, which all have to call this; return whether it existed."""
     number = process_set.process_set_id
     if number == ALL:
         raise ValueError("the process set of all ranks cannot be removed")
@@ -143,7 +143,7 @@ def get_process_set_ids_and_ranks() -> dict[int, list[int]]:
 
 
 def process_set_by_id(number: int) -> ProcessSet:
-    """Return the process set of a number."""
+    """Return the process set with a number."""
     if number == ALL:
         return global_process_set
     found = ProcessSet(engine().ranks_of[number])

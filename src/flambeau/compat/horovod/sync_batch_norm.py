@@ -1,4 +1,4 @@
-"""Batch normalisation over all ranks, on any device."""
+"""Batch normalization over all ranks, on any device."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from flambeau.compat.horovod.operations.reducing import allreduce
 
 
 class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """As nn.BatchNorm1d/2d/3d, but in training the mean and variance are those of all ranks.
+    """nn.BatchNorm1d/2d/3d with the mean and variance of all ranks in training.
 
-    A rank's share of the gradient is that of the sum of all ranks' losses.
+    Gradients on each rank are those of the sum of all ranks' losses.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the normalised input, of the same shape."""
+        """Return the normalized input, of the same shape."""
         self._check_input_dim(input)
         alone = not is_running() or place().size == 1
         if alone or not (self.training or not self.track_running_stats):
@@ -43,7 +43,7 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
         totals = allreduce(torch.cat([wide.sum(dims), rows]), op=Sum)
         count = totals[-1].detach()
         mean = totals[:-1] / count
-        # Deviations from the common mean, so that a large mean does not cost digits.
+        # Deviations from the common mean, so that a large mean does not cost precision.
         squares = allreduce((wide - mean.view(shape)).square().sum(dims), op=Sum)
         variance = squares / count
         self._track(mean.detach(), variance.detach(), count)

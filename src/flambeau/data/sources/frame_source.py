@@ -19,7 +19,7 @@ from flambeau.errors import DataError
 
 @final
 class FrameSource(IndexedSource):
-    """Rows of one record batch, returned as Arrow since binders know how columns are used."""
+    """Rows of one record batch, returned as Arrow since binders convert the columns."""
 
     in_memory = True
 

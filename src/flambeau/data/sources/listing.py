@@ -1,4 +1,4 @@
-"""Files that a URL stands for: itself, those below a directory, or the matches of a glob."""
+"""Files that a URL refers to: itself, those below a directory, or the matches of a glob."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Files that a path, a glob, a directory or a list of them stands for."""
+"""Files that a path, a glob, a directory or a list of them refers to."""
 
 import glob
 import os

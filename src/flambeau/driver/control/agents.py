@@ -1,4 +1,4 @@
-"""The agents of a job: who is there, with which rows, and who has fallen silent."""
+"""The agents of a job: which are present, with which rows, and which are silent."""
 
 import hashlib
 import math
@@ -42,9 +42,9 @@ class Present:
 
 @final
 class Agents:
-    """All agents of a cluster, of which some may be absent.
+    """All agents of a cluster, some of which may be absent.
 
-    To those that do not see the run's files, the `carrier` brings them.
+    The `carrier` copies the run's files to agents that cannot see them.
     """
 
     def __init__(
@@ -57,36 +57,35 @@ class Agents:
         self._cluster, self._server, self._carrier = cluster, server, carrier
         self._clock = clock
         self._present: dict[int, Present] = {}
-        #: Since when the others are awaited; infinity: nothing has started them (yet).
+        #: When absent agents were started, in seconds of the clock; infinity: not started (yet).
         self._absent = dict.fromkeys(range(cluster.agents), math.inf)
-        #: The last one of each number, also of those that were lost.
+        #: The latest `AgentJoined` of each number, also of agents that were lost.
         self._known: dict[int, AgentJoined] = {}
         #: The rows that the current generation reads, by agent.
         self._spools: dict[int, Spooled] = {}
         self._frames_digest = ""
 
     def start(self, launch: Launch) -> None:
-        """Have all of them started."""
+        """Start all agents."""
         self._cluster.start(launch)
         self.expect(range(self._cluster.agents))
 
     def restart(self, agents: Sequence[int]) -> None:
-        """Have others started in the place of lost ones."""
+        """Start new agents in place of lost ones."""
         self._cluster.restart(agents)
         self.expect(agents)
 
     def expect(self, agents: Iterable[int]) -> None:
-        """Note that agents have just been started, and are to join."""
+        """Record that agents have just been started and should join."""
         self._absent |= dict.fromkeys(agents, self._clock())
 
     def give_up(self, agents: Iterable[int]) -> None:
-        """Await agents no more that have not joined."""
+        """Stop waiting for agents that have not joined."""
         self._absent |= dict.fromkeys(agents, math.inf)
 
-    # Who is there
-
+    # Presence
     def require_known(self, agent: int | None) -> None:
-        """Raise `ConfigError` for a number that the job does not have: the cluster is mistaken."""
+        """Raise `ConfigError` for an unknown number of an agent: an error of the cluster."""
         count = self._cluster.agents
         if agent is not None and agent not in range(count):
             name = type(self._cluster).__name__
@@ -97,43 +96,43 @@ class Agents:
             )
 
     def joined(self, message: AgentJoined, peer: bytes) -> None:
-        """Note that an agent has come."""
+        """Record that an agent has joined."""
         self._present[message.agent] = Present(peer, message, self._clock())
         self._absent.pop(message.agent, None)
         self._known[message.agent] = message
 
     def beat(self, message: AgentBeat) -> None:
-        """Note a sign of life; one of an earlier incarnation means nothing."""
+        """Record an agent's heartbeat; those of an earlier incarnation are ignored."""
         agent = self._present.get(message.agent)
         if agent is not None and agent.joined.incarnation == message.incarnation:
             agent.last_seen = self._clock()
 
     def is_present(self, agent: int) -> bool:
-        """Return whether an agent has joined, and was not lost since."""
+        """Return whether an agent has joined, and has not been lost since."""
         return agent in self._present
 
     def sent(self, peer: bytes) -> bool:
-        """Return whether a message on this connection is of an agent that is present."""
+        """Return whether a connection belongs to an agent that is present."""
         return any(agent.peer == peer for agent in self._present.values())
 
     def silent(self, timeout: float) -> list[int]:
-        """Return those that have shown no sign of life for `timeout` seconds."""
+        """Return the agents that have sent no heartbeat for `timeout` seconds."""
         since = self._clock() - timeout
         return [n for n, agent in self._present.items() if agent.last_seen < since]
 
     def overdue(self) -> list[int]:
-        """Return those that should have joined by now."""
+        """Return the agents that should have joined by now."""
         latest = self._clock() - self._cluster.patience
         return [agent for agent, since in self._absent.items() if since < latest]
 
     def forgive(self, seconds: float) -> None:
-        """Do not count time in which this process itself did not run."""
+        """Extend all time limits by time in which this process itself did not run."""
         for agent in self._present.values():
             agent.last_seen = min(agent.last_seen + seconds, self._clock())
         self._absent = {agent: since + seconds for agent, since in self._absent.items()}
 
     def lose(self, agents: Iterable[int]) -> None:
-        """Count agents as gone. One that is only unreachable ends its roles when it reads this."""
+        """Treat agents as gone. An unreachable one ends its roles when it receives `Shutdown`."""
         for agent in agents:
             gone = self._present.pop(agent, None)
             self._absent[agent] = math.inf
@@ -144,38 +143,38 @@ class Agents:
 
     @property
     def complete(self) -> bool:
-        """Whether all are there, with all they bring."""
+        """Return whether all agents are present, with the rows that they bring."""
         return not self._absent and all(self.is_ready(agent) for agent in self._present)
 
     def is_ready(self, agent: int) -> bool:
-        """Return whether an agent is there, with the rows it brings."""
+        """Return whether an agent is present, with the rows that it brings."""
         present = self._present.get(agent)
         return present is not None and (not self._cluster.brings_rows or present.spool is not None)
 
     @property
     def places(self) -> list[AgentJoined]:
-        """What all of them have said of their places; of those that are absent, the last ones."""
+        """Return the latest `AgentJoined` of every agent, also of absent ones."""
         return [self._known[agent] for agent in range(self._cluster.agents)]
 
     def brought_the_same(self, agent: int) -> bool:
-        """Return whether an agent in a lost one's place has the rows that the other one had."""
+        """Return whether the replacement of a lost agent has the same rows."""
         spool = self._present[agent].spool
         return spool is None or spool == self._spools.get(agent)
 
     def where(self, agent: int) -> str:
-        """Name an agent for people: its number, and the host that it is or was on."""
+        """Return an agent's name for messages: its number, and the host that it is or was on."""
         known = self._known.get(agent)
         return f"agent {agent}" if known is None else self._cluster.describe(agent, known.host)
 
     def place_of(self, agent: int) -> str:
-        """Name the place of an agent for people; nothing where all are in one."""
+        """Return the name of an agent's place for messages; empty if there is only one agent."""
         known = self._known.get(agent)
         if known is None or self._cluster.agents == 1:
             return ""
         return self._cluster.describe(agent, known.host)
 
     def start_fields(self, agent: int, roles: Iterable[RoleSpec]) -> dict[str, Any]:
-        """Return where an agent is, and what it starts, as in the event `generation`."""
+        """Return an agent's host, number of cores and roles, as in the event `generation`."""
         known = self._known[agent]
         names = [spec.name for spec in roles]
         host = socket.gethostname() if known.host == LOOPBACK else known.host
@@ -188,12 +187,11 @@ class Agents:
         more = {name: value for name, value in place.items() if value is not None}
         return {"reason": ended.reason, "cause": Cause.DIED.label, **more}
 
-    # Their rows
-
+    # Rows
     def begin(self, labels: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Begin with the rows that agents have; yield the events of that, kind and fields.
+        """Begin a generation with the rows of all agents; yield events as (kind, fields).
 
-        `labels` are the columns with labels. Nothing happens if all have what they had before.
+        `labels` are the label columns. Does nothing if all agents have the same rows as before.
         """
         spools = {n: agent.spool for n, agent in sorted(self._present.items()) if agent.spool}
         if not spools or spools == self._spools:
@@ -214,14 +212,13 @@ class Agents:
             yield "warning", {"text": text}
 
     def _rows_by_frame(self) -> dict[str, list[list[int]]]:
-        """Return the rows of every batch, by frame and agent."""
+        """Return the number of rows of every batch, by frame and agent."""
         parts = [spool.rows for spool in self._spools.values()]
         return {name: [rows[name] for rows in parts] for name in (parts[0] if parts else ())}
 
-    # What is sent to them
-
+    # Messages to agents
     def start_roles(self, agent: int, roles: list[RoleSpec], checkpoint: str | None) -> None:
-        """Have an agent start these, which may continue from a checkpoint."""
+        """Start roles on an agent, from a checkpoint if one is given."""
         present = self._present[agent]
         if not present.joined.shares and self._carrier is not None:
             self._carrier.bring(present.peer, checkpoint, partial(self._server.send, present.peer))
@@ -229,25 +226,25 @@ class Agents:
         self._server.send(present.peer, start)
 
     def send(self, agent: int, message: Messages) -> None:
-        """Send to one agent, if it is there."""
+        """Send a message to one agent, if it is present."""
         if agent in self._present:
             self._server.send(self._present[agent].peer, message)
 
     def send_all(self, message: Messages) -> None:
-        """Send the same to each that is there."""
+        """Send a message to each agent that is present."""
         for agent in self._present:
             self.send(agent, message)
 
     # Files of the run
 
     def saved(self, step: int, best: Any) -> None:
-        """Fetch a checkpoint that is complete where its workers are."""
+        """Fetch a checkpoint that is complete on the machines of its workers."""
         machines = self._machines()
         if machines and self._carrier is not None:
             self._carrier.saved(step, best, machines)
 
     def take(self, message: Spooled | FilePart | FilesSent, buffers: Sequence[Any]) -> None:
-        """Note the rows of an agent, or take in files of the run that come from it."""
+        """Record the rows of an agent, or receive files of the run from it."""
         if isinstance(message, Spooled):
             self._present[message.agent].spool = message
             return
@@ -259,11 +256,11 @@ class Agents:
 
     @property
     def carrying(self) -> bool:
-        """Whether files are on their way."""
+        """Return whether files are being transferred."""
         return self._carrier is not None and self._carrier.busy
 
     def settle(self) -> None:
-        """Take in files that have been fetched."""
+        """Commit checkpoints that have been fetched."""
         if self._carrier is not None:
             self._carrier.settle(self._machines())
 
@@ -277,7 +274,7 @@ class Agents:
     def wait_for_all(self, seconds: float, impatient: Callable[[], bool]) -> None:
         """Wait for agents that have only just started: they must join before they can be ended.
 
-        Not any longer than until someone is `impatient`.
+        Return after `seconds`, or earlier if the cluster has ended or `impatient` returns true.
         """
         deadline = self._clock() + seconds
         while min(self._absent.values(), default=math.inf) < math.inf:
@@ -289,13 +286,13 @@ class Agents:
 
 
 def _digest_of(spools: Sequence[Spooled]) -> str:
-    """Return what the rows of all agents are recognised by."""
+    """Return a digest that identifies the rows of all agents."""
     encoded = msgspec.json.encode(spools, order="deterministic")
     return hashlib.sha256(encoded).hexdigest()
 
 
 def _added_nulls(spools: Iterable[Spooled]) -> dict[str, dict[str, int]]:
-    """Return the rows without a value, by frame and column."""
+    """Return the number of null values, by frame and column."""
     counts: dict[str, dict[str, int]] = {}
     for spool in spools:
         for name, columns in spool.nulls.items():

@@ -1,4 +1,4 @@
-"""Runs a job: starts roles through agents, watches them, and acts on what policies decide."""
+"""The controller of a job: it starts roles through agents, watches them, and acts on decisions."""
 
 import dataclasses
 import math
@@ -51,16 +51,16 @@ from flambeau.driver.topology import Topology
 from flambeau.messaging import Envelope, Server, new_secret
 from flambeau.observe import Observer
 
-#: After a first failure, how long to wait for others that may explain it better.
+#: How long to wait after a first failure for others that may explain it better.
 SETTLE_SECONDS = 1.0
-#: What scripts are given to end by themselves, and agents to report that processes have ended.
+#: How long scripts have to exit on request, and agents to report that processes have ended.
 SCRIPT_SECONDS = 5.0
 END_SECONDS = 30.0
-#: What may lead to another phase, so that it is looked into once no other message waits.
+#: Messages that may lead to another phase, which is checked once no other message waits.
 BRINGS_CHANGE = (AgentJoined, Spooled, FilesSent, RoleFailed, RoleDone, RoleExited)
-#: Looking into a union takes several times longer than into a tuple.
+#: `isinstance` takes several times longer with a union than with a tuple.
 _FROM_ROLE, _FROM_WORKER, _FROM_SHARD = map(get_args, (FromRole, FromWorker, FromShard))
-#: A tick that is later than this was held up, and so were the messages that wait here.
+#: If a tick is later than this, this process was paused, and its messages have waited meanwhile.
 HELD_UP_SECONDS = 1.0
 
 
@@ -68,7 +68,7 @@ HELD_UP_SECONDS = 1.0
 class Controller:
     """The coordinator's loop, which follows the table of `phases`.
 
-    Runs in the thread that calls `run`. `server` and `clock` are given by simulations alone.
+    It runs in the thread that calls `run`. Only simulations pass `server` and `clock`.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class Controller:
 
     @property
     def address(self) -> str:
-        """Where agents and roles find the coordinator."""
+        """The address at which agents and roles connect to the coordinator."""
         return self._server.address
 
     def run(self, launch: Launch) -> Outcome:
-        """Start the agents and run the job to its end. No process of it is left afterwards."""
+        """Start the agents and run the job to its end. No process of the job is left afterwards."""
         with self._job.signals.caught():
             try:
                 self._job.agents.start(launch)
@@ -127,10 +127,9 @@ class Controller:
         self._job.outcome.places = self._job.cluster.places()
         return self._job.outcome
 
-    # What arrives
-
+    # Messages
     def _handle_messages(self) -> None:
-        """Handle what arrives until a tick is due: some time later, or when it brings a change."""
+        """Handle messages until a tick is due: after `TICK_SECONDS`, or soon after a change."""
         until, changed = self._job.clock() + TICK_SECONDS, False
         while (left := until - self._job.clock()) > 0:
             envelope = self._server.receive(0 if changed else left)
@@ -154,7 +153,7 @@ class Controller:
         elif isinstance(message, AgentBeat):
             self._job.agents.beat(message)
         elif isinstance(message, Spooled | FilePart | FilesSent):
-            if self._job.agents.sent(envelope.peer):  # not one that counts as lost
+            if self._job.agents.sent(envelope.peer):  # not from an agent that counts as lost
                 self._job.agents.take(message, envelope.buffers)
         elif isinstance(message, RoleOutput):
             for line in message.lines:
@@ -173,7 +172,7 @@ class Controller:
         self._job.agents.joined(message, peer)
 
     def _is_current(self, spec: RoleSpec) -> bool:
-        """Note a sign of life; messages of an older generation come too late to matter."""
+        """Record a sign of life of a role; return False if it is not of the current generation."""
         current = spec in self._job.members
         if current:
             self._job.members.seen(spec, self._job.clock())
@@ -214,7 +213,7 @@ class Controller:
             self._job.outcome.servers[message.spec.rank] = message.summary
 
     def _release_when_done(self) -> None:
-        """Have the other roles end once all workers are done."""
+        """Stop the evaluator and the servers once all workers are done."""
         if self._job.members.group_done() and not self._job.generation.released:
             self._job.generation.released = True
             for spec in (*self._job.roles(Role.EVALUATOR), *self._job.roles(Role.SERVER)):
@@ -228,13 +227,12 @@ class Controller:
         if expected or (message.code == 0 and self._job.topology.role is Role.SCRIPT):
             return
         if message.code == 0:
-            # Its agent's message can arrive before its own, which come another way.
+            # The agent's message can arrive before the role's own, which use another connection.
             self._last_words[message.spec] = self._job.clock() + SETTLE_SECONDS
         else:
             self._job.failed(failures.of_exit(message.spec, message.code, message.out_of_memory))
 
-    # What time brings
-
+    # Periodic work
     def _tick(self) -> None:
         now = self._job.clock()
         held_up, self._ticked = now - self._ticked, now
@@ -268,15 +266,15 @@ class Controller:
             return
         self._lost.start_returned()
         for spec in (*self._lost.waiting, *self._job.restarts.waiting):
-            self._job.members.seen(spec, now)  # it cannot show signs of life yet
+            self._job.members.seen(spec, now)  # it cannot send heartbeats yet
         for item in self._job.restarts.roles_due(now):
             self._start_replacement(item)
 
     def _start_replacement(self, item: Replacement) -> None:
         spec, checkpoint = item.spec, item.point.checkpoint
         if checkpoint is None and spec.role is Role.SERVER:
-            # There is nothing to return to, so all start again; that is the same restart.
-            if self._job.phase is Phase.RUNNING:  # else another role of it has led to this
+            # There is no checkpoint to restore, so all roles restart; this is the same restart.
+            if self._job.phase is Phase.RUNNING:  # else another role has already led to this
                 self._job.restarts.take_back()
             self._job.members[spec].exited = True
             self._job.failures.append(item.failure)
@@ -311,8 +309,7 @@ class Controller:
             stops = wish is Wish.STOP and self._graceful
             self._job.trigger(Trigger.STOP if stops else Trigger.END)
 
-    # What is done, see `phases`
-
+    # Actions, see `phases`
     def _choose_start(self) -> None:
         for kind, fields in self._job.agents.begin(self._job.topology.labels):
             self._job.emit(kind, **fields)
@@ -362,7 +359,7 @@ class Controller:
         self._job.coordinator.stop()
 
     def _act_on_end(self) -> None:
-        """Try again or not, now that no process of the generation is left."""
+        """Decide whether to restart, now that no process of the generation is left."""
         if self._job.signals.count or self._job.outcome.failure is not None:
             self._job.trigger(Trigger.FOR_GOOD)
         elif self._lost.again or self._decide_on_failure():
@@ -373,7 +370,7 @@ class Controller:
             self._job.trigger(Trigger.FOR_GOOD)
 
     def _decide_on_failure(self) -> bool:
-        """Return whether the job is tried again after a role has failed."""
+        """Return whether the job restarts after a role has failed."""
         root = failures.root_cause(self._job.failures)
         if root.cause is not failures.Cause.USER_ERROR:
             self._job.emit_of(root.spec, "worker_lost", reason=root.message, cause=root.cause.label)

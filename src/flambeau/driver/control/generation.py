@@ -1,4 +1,4 @@
-"""One generation of roles: who is there, where servers are, and what each role starts from."""
+"""One generation of roles: its members, the servers' addresses, and each role's checkpoint."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
@@ -18,9 +18,9 @@ from flambeau.messaging import Server
 
 @final
 class Generation:
-    """Brings the roles of a generation together, and lets workers begin when all are there.
+    """The roles of a generation; its workers begin once all roles are ready.
 
-    `began` is called with each worker that has been sent its `Begin`.
+    `began` is called with each worker after its `Begin` was sent.
     """
 
     def __init__(
@@ -35,15 +35,15 @@ class Generation:
         self.number = number
         self.members = Membership(specs, now)
         self._checkpoint, self._server, self._began = checkpoint, server, began
-        #: What roles that took a lost one's place start from.
+        #: The checkpoints that replacements of lost roles start from.
         self._newer: dict[RoleSpec, str | None] = {}
         self._servers = sum(m.spec.role is Role.SERVER for m in self.members.all())
         self._addresses: dict[int, str] = {}
-        #: Whether workers have begun, and whether they are done and the others may end.
+        #: Whether workers have begun, and whether they are done and the other roles may exit.
         self.begun = self.released = False
 
     def joined(self, peer: bytes, message: RoleJoined, now: float) -> None:
-        """A role is up: send it what it starts from, as soon as it can use it."""
+        """Record that a role is up; send it its checkpoint as soon as it can use it."""
         spec = message.spec
         self.members.joined(peer, message, now)
         if spec.role is Role.SERVER:
@@ -52,7 +52,7 @@ class Generation:
             self._begin_if_complete(spec)
 
     def server_ready(self, message: ServerReady) -> None:
-        """A server takes requests; it may be one in a lost one's place."""
+        """Record that a server, perhaps a replacement, accepts requests."""
         self._addresses[message.spec.rank] = message.address
         if self.begun:
             for member in self.members.group():
@@ -61,29 +61,29 @@ class Generation:
             self._begin_if_complete()
 
     def replace(self, lost: RoleSpec, spec: RoleSpec, now: float) -> None:
-        """A role is lost, and `spec` will take its place.
+        """Put `spec` in the place of a lost role.
 
         A lost server's address stays until there is a new one: lists of servers have no gaps.
         """
         self.members.replace(lost, spec, now)
 
     def starts(self, spec: RoleSpec, checkpoint: str | None) -> None:
-        """A role in a lost one's place is being started."""
+        """Record the checkpoint that a lost role's replacement is being started from."""
         self._newer[spec] = checkpoint
 
     def send(self, spec: RoleSpec, message: Messages, buffers: Sequence[Any] = ()) -> None:
-        """Send to a role; to one that is not there (yet or any more), nothing is sent."""
+        """Send a message to a role, unless it is not connected (yet or any more)."""
         peer = self.members[spec].peer if spec in self.members else None
         if peer is not None:
             self._server.send(peer, message, buffers)
 
     def roles(self, role: Role) -> list[RoleSpec]:
-        """The roles of one kind that have joined."""
+        """Return the roles of one kind that have joined."""
         members = self.members.all()
         return [m.spec for m in members if m.spec.role is role and m.peer is not None]
 
     def _begin_if_complete(self, newcomer: RoleSpec | None = None) -> None:
-        """Let all workers begin when all roles are there; later, one that is new."""
+        """Let all workers begin once all roles are ready; after that, only a newcomer."""
         ready = self.members.complete() and len(self._addresses) == self._servers
         beginners = [newcomer] if self.begun and newcomer is not None else []
         if not self.begun and ready:

@@ -1,4 +1,4 @@
-"""What becomes of a job when it loses agents: they are replaced, alone or together, or it fails."""
+"""The loss of agents: they are replaced, alone or together, or the job fails."""
 
 from collections.abc import Sequence
 from typing import final
@@ -17,25 +17,25 @@ from flambeau.driver.control.running_job import RunningJob
 
 @final
 class LostAgents:
-    """Notices that agents are gone, and has them replaced.
+    """Detection and replacement of lost agents.
 
-    Where the cluster replaces single agents and the strategy allows it, the other workers continue
-    until the lost ones are back; otherwise all roles start again from the last checkpoint.
+    If the cluster replaces single agents and the strategy allows it, the other workers continue
+    meanwhile; otherwise all roles restart from the last checkpoint.
     """
 
     def __init__(self, job: RunningJob) -> None:
         self._job = job
-        #: Those that are being replaced while the others train, and why.
+        #: Agents that are being replaced while the others train, and why.
         self._returning: dict[int, Failure] = {}
-        #: Whether the generation is being ended in order to start again.
+        #: Whether the generation is being ended in order to start the next one.
         self.again = False
-        #: Those that the generation does not need any more.
+        #: Lost agents that only another generation would need.
         self._unreplaced: set[int] = set()
-        #: When to have others started in the place of lost ones.
+        #: When to start the replacements of lost agents.
         self._planned: dict[int, float] = {}
 
     def notice(self) -> None:
-        """Ask the cluster, and look for agents that are silent or have not come in time."""
+        """Poll the cluster, and check for agents that are silent or have not joined in time."""
         job = self._job
         timeout = job.recovery.heartbeat_timeout
         silence = f"no sign of life for {timeout:g} s (recovery.heartbeat_timeout)"
@@ -56,9 +56,9 @@ class LostAgents:
             self._give_up(late, self._failure_of(AgentEnded(limit, late[0]), late))
 
     def lose(self, ended: Sequence[AgentEnded], *, restart: bool = True) -> None:
-        """Act on the end of agents, and of their roles with them.
+        """Handle the end of agents and of their roles.
 
-        `restart`: the cluster has not started others in their place by itself.
+        `restart`: the cluster has not already started their replacements.
         """
         job = self._job
         named = [each.agent for each in ended if each.agent is not None]
@@ -67,8 +67,8 @@ class LostAgents:
         needed, failure = self._needs(gone), self._failure_of(ended[0], gone)
         if needed:
             self._emit(ended)
-        # One that was started for the next generation, and has ended before it joined, waits for
-        # that: each of its ends in this one would be part of the same restart.
+        # An agent that was started for the next generation and ended before it joined is restarted
+        # with that generation: its repeated ends in this one would be part of the same restart.
         too_soon = [agent for agent in gone if self.again and not job.agents.is_present(agent)]
         job.agents.lose(gone)
         for agent in gone:
@@ -97,17 +97,17 @@ class LostAgents:
             self._plan(gone)
 
     def may_join(self, agent: int) -> bool:
-        """Return whether to take in an agent that has come.
+        """Return whether to admit an agent that has joined.
 
-        One that comes while all are to be started again is of those that are being ended.
+        An agent that joins while all are about to be restarted is one of those being ended.
         """
         if self._planned and not self._job.cluster.replaces_single_agents:
             return False
-        self._planned.pop(agent, None)  # the cluster has started it by itself
+        self._planned.pop(agent, None)  # the cluster itself has started it
         return True
 
     def restart_due(self) -> None:
-        """Have agents started whose delay is over."""
+        """Start agents whose delay is over."""
         now = self._job.clock()
         agents = sorted(agent for agent, due in self._planned.items() if due <= now)
         for agent in agents:
@@ -116,12 +116,12 @@ class LostAgents:
             self._job.agents.restart(agents)
 
     def start_returned(self) -> None:
-        """Start the roles of agents that have come back while the others trained."""
+        """Start the roles of agents that were replaced while the others trained."""
         job = self._job
         for agent in [agent for agent in self._returning if job.agents.is_ready(agent)]:
             failure = self._returning.pop(agent)
             if not job.agents.brought_the_same(agent):
-                # Tasks name rows that nobody has any more, so all start again: the same restart.
+                # Tasks name rows that no agent has any more, so all restart: the same restart.
                 self.again = True
                 job.trigger(Trigger.LOST)
                 return
@@ -129,7 +129,7 @@ class LostAgents:
                 job.restarts.plan_role(spec, failure)
 
     def replace_missing(self) -> None:
-        """Have all agents that another generation needs."""
+        """Start all agents that the next generation needs."""
         self.again = False
         missing = sorted(self._unreplaced)
         self._unreplaced.clear()
@@ -139,11 +139,11 @@ class LostAgents:
 
     @property
     def waiting(self) -> list[RoleSpec]:
-        """Roles whose agent has not come back."""
+        """The roles whose agent has not been replaced yet."""
         return [member.spec for member in self._working(list(self._returning))]
 
     def forget(self) -> None:
-        """The generation is being ended; roles that wait for their agent will not start in it."""
+        """Drop roles that wait for their agent: the generation is being ended."""
         self._mark_exited(list(self._returning))
 
     def _plan(self, agents: Sequence[int]) -> None:
@@ -151,7 +151,7 @@ class LostAgents:
         self.restart_due()
 
     def _is_planned(self, agent: int | None) -> bool:
-        """Return whether the end of an agent is that of one which is about to be replaced."""
+        """Return whether an agent that has ended is about to be replaced anyway."""
         if self._job.cluster.replaces_single_agents:
             return agent in self._planned
         return bool(self._planned)
@@ -161,7 +161,7 @@ class LostAgents:
         return [member for member in members if not (member.done or member.exited)]
 
     def _place_again(self, agent: int) -> list[RoleSpec]:
-        """Return the roles of an agent that has come back, maybe on another machine."""
+        """Return the roles of an agent that was replaced, perhaps on another machine."""
         job = self._job
         lost = [member.spec for member in self._working([agent])]
         others = [member.spec for member in job.members.all() if member.spec.node != agent]
@@ -171,7 +171,7 @@ class LostAgents:
         return placed
 
     def _needs(self, agents: Sequence[int]) -> bool:
-        """Return whether these have anything left to do."""
+        """Return whether these agents have any work left."""
         if self._job.phase is Phase.RUNNING:
             return self._job.agents.carrying or bool(self._working(agents))
         return self._job.phase is not Phase.OVER
@@ -216,8 +216,8 @@ class LostAgents:
     def _dismiss(self, gone: Sequence[int], failure: Failure) -> bool:
         """Let the others continue with fewer workers; return False if they cannot.
 
-        Other roles of these agents move to agents that are left, and so does the first worker if it
-        is needed: it takes the place of the last one.
+        Other roles of these agents move to the remaining agents. So does the first worker if it is
+        needed: it takes the place of the last worker.
         """
         job = self._job
         lost = [member.spec for member in self._working(gone)]

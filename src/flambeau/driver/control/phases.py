@@ -1,11 +1,11 @@
-"""The life of a job: its phases, and the one table that says what leads from one to another."""
+"""The phases of a job, and the table of transitions between them."""
 
 from enum import Enum
 from typing import NamedTuple
 
 
 class Phase(Enum):
-    """What the controller is waiting for."""
+    """A phase of a job: what the controller is waiting for."""
 
     GATHERING = "waiting for agents, with the rows that they bring"
     PREPARING = "the next generation starts when its starting point is known and its delay is over"
@@ -16,7 +16,7 @@ class Phase(Enum):
 
 
 class Trigger(Enum):
-    """What can happen. Several of these are decided by a condition before they are triggered."""
+    """A cause of a transition. For several, a condition is checked before they are triggered."""
 
     COMPLETE = "all agents are there"
     DUE = "the starting point is known, and the delay is over"
@@ -32,7 +32,7 @@ class Trigger(Enum):
 
 
 class Action(Enum):
-    """What the controller does on its way to the next phase."""
+    """An action of the controller on its way to the next phase."""
 
     NOTHING = "nothing"
     CHOOSE_START = "look for the checkpoint to start from"
@@ -45,7 +45,7 @@ class Action(Enum):
 
 
 class Move(NamedTuple):
-    """A row of the table: what is done, and the phase that follows."""
+    """A row of the table: the action, and the next phase."""
 
     action: Action
     to: Phase
@@ -53,7 +53,7 @@ class Move(NamedTuple):
 
 _G, _P, _R, _S, _E, _O = Phase
 
-#: Pairs that are not here change nothing: see `move`.
+#: Pairs that are missing here change nothing: see `move`.
 TABLE: dict[tuple[Phase, Trigger], Move] = {
     (_G, Trigger.COMPLETE): Move(Action.CHOOSE_START, _P),
     (_G, Trigger.LATE): Move(Action.REPORT_LATE, _O),
@@ -83,5 +83,5 @@ TABLE: dict[tuple[Phase, Trigger], Move] = {
 
 
 def move(phase: Phase, trigger: Trigger) -> Move:
-    """Return what a trigger leads to; one that a phase does not expect changes nothing."""
+    """Return the transition for a trigger; one that a phase does not expect changes nothing."""
     return TABLE.get((phase, trigger), Move(Action.NOTHING, phase))

@@ -1,4 +1,4 @@
-"""Starts that are decided on, and wait for their starting point and their delay."""
+"""Restarts that are decided, and wait for their starting point and the end of their delay."""
 
 import math
 from concurrent.futures import Future
@@ -12,31 +12,31 @@ from flambeau.coordination.roles import Role, RoleSpec
 from flambeau.driver.control.starting_points import StartingPoint, StartingPoints
 from flambeau.driver.coordinators import Emit
 
-#: Roles that are lost so soon after a first one were lost for the same reason.
+#: Roles lost within this time after a first one are assumed to be lost for the same reason.
 TOGETHER_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class ComingStart:
-    """A start at `due` (monotonic seconds) or later, when its starting point is known."""
+    """A start at `due` (monotonic seconds) or later, once its starting point is known."""
 
     found: Future[StartingPoint]
     due: float
 
     def ready(self, now: float) -> bool:
-        """Whether nothing is left to wait for."""
+        """Return whether it is due and its starting point is known."""
         return now >= self.due and self.found.done()
 
     @property
     def point(self) -> StartingPoint:
-        """What it starts from, once it is ready."""
+        """The starting point, once the start is ready."""
         return self.found.result()
 
 
 @final
 @dataclass(frozen=True)
 class Replacement(ComingStart):
-    """A role that takes the place of one that was lost by `failure`."""
+    """The start of a role in place of one that was lost by `failure`."""
 
     spec: RoleSpec
     failure: Failure
@@ -44,7 +44,7 @@ class Replacement(ComingStart):
 
 @final
 class Restarts:
-    """What is to be started, from what and when: a generation, or single roles of one.
+    """Planned starts of a generation or of single roles, with starting points and times.
 
     Times are seconds of a monotonic clock, given by the caller.
     """
@@ -55,32 +55,32 @@ class Restarts:
         self._due = 0.0
         self._generation: ComingStart | None = None
         self._roles: list[Replacement] = []
-        #: Roles that are replaced by the last restart, and until when others become part of it.
+        #: Roles that the last restart replaces, and until when other roles become part of it.
         self._replaced: set[tuple[Role, int]] = set()
         self._open_until = -math.inf
         self.count = 0
 
     @property
     def due(self) -> float:
-        """When the delay of the last restart is over."""
+        """The time when the delay of the last restart is over."""
         return self._due
 
     @property
     def left(self) -> int:
-        """How many more there may be."""
+        """The number of restarts that are still allowed."""
         return self._limit - self.count
 
     def allow(self, failure: Failure) -> bool:
-        """Whether to try again after a failure."""
+        """Return whether to restart after a failure."""
         return failures.decide(failure, self.count, self._limit) is failures.Verdict.RESTART
 
     def allow_role(self, failure: Failure, now: float) -> bool:
-        """Whether to replace a single role; one lost together with others is counted already."""
+        """Return whether to replace a single role; with others, it may be counted already."""
         counted = self.count - 1 if self.is_counted(failure.spec, now) else self.count
         return failures.decide(failure, counted, self._limit) is failures.Verdict.RESTART
 
     def decide(self, generation: int, reason: str, now: float, **who: Any) -> None:
-        """Count a restart and tell the observers; what is planned next waits for its time."""
+        """Count and report a restart, and set the delay of the starts that are planned next."""
         self.count += 1
         delay = self._backoff.next(now)
         self._due = now + delay
@@ -88,23 +88,23 @@ class Restarts:
         self._emit("restart", **who, generation=generation, reason=reason, **wait)
 
     def take_back(self) -> None:
-        """A restart has become part of another one."""
+        """Uncount a restart that has become part of another one."""
         self.count -= 1
 
     @property
     def can_restore_servers(self) -> bool:
-        """Whether there is anything that a new server could return to."""
+        """Return whether there is a checkpoint from which a new server can be restored."""
         return self._points.exist
 
     def plan_generation(self, *, first: bool) -> None:
-        """Start all roles, when it is known what from."""
-        self._points.release()  # no role is left that could start from what was chosen before
+        """Plan to start all roles once their starting point is known."""
+        self._points.release()  # no role is left that could start from an earlier choice
         self._roles.clear()
         self._open_until = -math.inf
         self._generation = ComingStart(self._points.choose(again=not first), self._due)
 
     def replace(self, failure: Failure, spec: RoleSpec, now: float) -> None:
-        """Start `spec` in the place of a role that was lost alone, or together with others."""
+        """Plan to start `spec` in place of a role that was lost alone or together with others."""
         if not self.is_counted(spec, now):
             who = {"rank": spec.rank, "role": spec.kind}
             self.decide(spec.generation, failure.message, now, **who)
@@ -113,16 +113,16 @@ class Restarts:
         self.plan_role(spec, failure)
 
     def is_counted(self, spec: RoleSpec, now: float) -> bool:
-        """Whether the loss of a role is part of the last restart, which replaces each role once."""
+        """Return whether a lost role is part of the last restart, which replaces each role once."""
         return now <= self._open_until and (spec.role, spec.rank) not in self._replaced
 
     def plan_role(self, spec: RoleSpec, failure: Failure) -> None:
-        """Start a role in a lost one's place, after `decide`."""
+        """Plan to start a role in place of a lost one, after `decide`."""
         found = self._points.choose(again=True)
         self._roles.append(Replacement(found, self._due, spec, failure))
 
     def withdraw(self, agent: int) -> None:
-        """Do not start roles on an agent that is gone."""
+        """Cancel the starts of roles on an agent that is gone."""
         self._roles = [item for item in self._roles if item.spec.node != agent]
 
     def generation_is_due(self, now: float) -> bool:
@@ -130,14 +130,14 @@ class Restarts:
         return self._generation is not None and self._generation.ready(now)
 
     def take_generation(self) -> StartingPoint:
-        """Return where the generation starts that is due; once."""
+        """Return the starting point of the generation that is due, and remove it from the plan."""
         assert self._generation is not None
         point, self._generation = self._generation.point, None
         self._warn(point)
         return point
 
     def roles_due(self, now: float) -> list[Replacement]:
-        """Roles that it is time to start; each is given once."""
+        """Return the roles that are due, and remove them from the plan."""
         ready = [item for item in self._roles if item.ready(now)]
         self._roles = [item for item in self._roles if item not in ready]
         for item in ready:
@@ -150,13 +150,13 @@ class Restarts:
 
     @property
     def waiting(self) -> list[RoleSpec]:
-        """Roles that have not been started yet."""
+        """The planned roles that have not been started yet."""
         return [item.spec for item in self._roles]
 
     def cancel(self) -> None:
-        """Start no role any more."""
+        """Cancel the starts of all single roles."""
         self._roles.clear()
 
     def close(self) -> None:
-        """End what is still looked for."""
+        """Stop the search for starting points."""
         self._points.close()

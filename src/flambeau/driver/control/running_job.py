@@ -1,4 +1,4 @@
-"""A job while it runs: its phase, the generation at work, and what becomes of roles that fail."""
+"""A running job: its phase, its current generation, and how it handles roles that fail."""
 
 import math
 import time
@@ -28,7 +28,7 @@ from flambeau.observe import Event, Observer
 
 @final
 class RunningJob(Stage):
-    """What the controller and its parts share. `actions` are what they do on a trigger."""
+    """The state that the controller and its parts share. `actions` maps actions to functions."""
 
     def __init__(
         self,
@@ -42,20 +42,20 @@ class RunningJob(Stage):
         self.topology, self.cluster, self.recovery = topology, cluster, recovery
         self._observer, self._server, self.clock = observer, server, clock
         self.phase = Phase.GATHERING
-        #: When the phase has lasted too long.
+        #: When the current phase times out.
         self.deadline = math.inf
         self.actions: dict[Action, Callable[[], None]] = {}
         self.agents = Agents(cluster, server, topology.carrier, clock)
         self.restarts = Restarts(topology.starts, recovery.max_restarts, self.emit)
         self.signals, self.outcome = Signals(cluster.signal_repeats_seconds), Outcome()
-        #: Failures of the generation, of which one explains the others.
+        #: Failures of the generation; one of them is the cause of the others.
         self.failures: list[Failure] = []
         self.coordinator = topology.coordinator or PassiveCoordinator(topology.role)
         self.coordinator.attach(self)
         self.begin_generation(0, (), None)
 
     def trigger(self, trigger: Trigger) -> None:
-        """Do what the table of `phases` says."""
+        """Make the transition that the table in `phases` has for a trigger."""
         action, phase = move(self.phase, trigger)
         if phase is not self.phase:
             self.phase, self.deadline = phase, math.inf
@@ -65,7 +65,7 @@ class RunningJob(Stage):
     def begin_generation(
         self, number: int, specs: Iterable[RoleSpec], checkpoint: str | None
     ) -> None:
-        """Forget the generation before; these roles are about to be started."""
+        """Replace the previous generation by one of these roles, which are about to be started."""
         began, now = self.coordinator.joined, self.clock()
         self.generation = Generation(number, specs, checkpoint, self._server, began, now)
 
@@ -78,7 +78,7 @@ class RunningJob(Stage):
 
     @property
     def is_elastic(self) -> bool:
-        """Whether the others continue now when a role is lost."""
+        """Return whether the other roles would continue if a role were lost now."""
         running = self.phase is Phase.RUNNING and self.generation.begun
         return running and self.coordinator.elastic and not self.signals.count
 
@@ -89,12 +89,12 @@ class RunningJob(Stage):
             self._replace(failure, now)
         elif self.phase in (Phase.RUNNING, Phase.SETTLING):
             if self.is_elastic and self.restarts.is_counted(failure.spec, now):
-                self.restarts.take_back()  # all start again, for the reason that it was decided for
+                self.restarts.take_back()  # all roles restart, for the same reason
             self.failures.append(failure)
             self.trigger(Trigger.FAILED)
 
     def _can_replace(self, failure: Failure, now: float) -> bool:
-        # A server needs something to return to; before that, all start again.
+        # A server needs a checkpoint to be restored from; before the first, all roles restart.
         saved = failure.spec.role is not Role.SERVER or self.restarts.can_restore_servers
         together = failure.cause is failures.Cause.DEADLOCK
         elastic = self.is_elastic and saved and not together
@@ -108,14 +108,13 @@ class RunningJob(Stage):
         self.restarts.replace(failure, spec, now)
 
     def make_room(self, lost: RoleSpec) -> RoleSpec:
-        """Return the role that takes a lost one's place; messages of the lost one are ignored."""
+        """Return the replacement of a lost role, whose messages are ignored from now on."""
         spec = msgspec.structs.replace(lost, attempt=lost.attempt + 1)
         self.generation.replace(lost, spec, self.clock())
         self.coordinator.lost(lost)
         return spec
 
-    # What coordinators use
-
+    # The interface for coordinators
     def send(self, spec: RoleSpec, message: Messages, buffers: Sequence[Any] = ()) -> None:
         """See `Stage`."""
         self.generation.send(spec, message, buffers)

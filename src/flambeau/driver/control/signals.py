@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, counted instead of obeyed at once."""
+"""Ctrl-C and SIGTERM, counted for the controller instead of ending the process at once."""
 
 import math
 import signal
@@ -12,7 +12,7 @@ from typing import Any, final
 
 
 class Wish(Enum):
-    """What signals ask for now."""
+    """The action that signals request now."""
 
     NONE = "nothing"
     STOP = "stop in good order; asked for once"
@@ -21,10 +21,10 @@ class Wish(Enum):
 
 @final
 class Signals:
-    """How often the process was asked to end (`count`), and by which signal the last time.
+    """The number of requests to end this process (`count`), and the last signal.
 
-    Signals in the first `repeats_seconds` after the first one are repetitions of it: launchers send
-    their processes what these have already got from the terminal.
+    Signals within `repeats_seconds` after the first one are repetitions of it: launchers forward to
+    their processes signals that these have already received from the terminal.
     """
 
     def __init__(self, repeats_seconds: float = 0.0) -> None:
@@ -35,9 +35,10 @@ class Signals:
         self._deadline = math.inf
 
     def wish(self, now: float, grace_seconds: float) -> Wish:
-        """Return what is asked for, each time once.
+        """Return what signals request now; each request is returned once.
 
-        To stop; then, with each further signal and after the time of grace, to end.
+        The first request is to stop; each further signal, or the end of the grace period, is one to
+        end.
         """
         if self.count > self._answered:
             first, self._answered = self._answered == 0, self.count
@@ -50,9 +51,9 @@ class Signals:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Count signals as long as the `with` lasts. Only the main thread can."""
+        """Count signals during the `with` block. Works only in the main thread."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # its owner will end us
+            yield  # the code that started this thread handles signals
             return
         before: dict[signal.Signals, Any] = {
             number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)

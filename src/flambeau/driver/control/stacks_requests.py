@@ -7,15 +7,15 @@ from typing import final
 from flambeau.coordination.membership import Membership
 from flambeau.coordination.roles import RoleSpec
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 _LOOK_SECONDS = 0.5
 
 
 @final
 class StacksRequests:
-    """Removes the file that asks for stacks, and has those of all processes printed.
+    """A handler of requests: it removes the file and prints the stacks of all processes.
 
-    `show_stacks` is called with a role and the reason.
+    `show_stacks` is called with each role and the reason.
     """
 
     def __init__(self, path: Path | None, show_stacks: Callable[[RoleSpec, str], None]) -> None:
@@ -23,7 +23,7 @@ class StacksRequests:
         self._due = 0.0
 
     def answer(self, members: Membership, now: float) -> None:
-        """Look whether there is a request, if it is time."""
+        """Check for a request, if a check is due, and answer it."""
         if self._path is None or now < self._due:
             return
         self._due = now + _LOOK_SECONDS

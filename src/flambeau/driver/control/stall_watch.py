@@ -1,4 +1,4 @@
-"""Watching for roles that are alive and do nothing, or show no sign of life."""
+"""Detection of roles that make no progress or send no heartbeat."""
 
 from collections.abc import Callable
 from typing import final
@@ -11,15 +11,15 @@ from flambeau.coordination.protocol import Heartbeat
 from flambeau.coordination.roles import RoleSpec
 from flambeau.coordination.stalls import Stalls
 
-#: For the stacks to be printed, before their process is ended.
+#: The time for stacks to be printed before their process is ended.
 STACK_SECONDS = 2.0
 
 
 @final
 class StallWatch:
-    """Finds roles that are silent or stuck, and has their stacks printed before they fail.
+    """A detector of silent or stuck roles, which prints their stacks before they fail.
 
-    `show_stacks` is called with a role and what it has not done.
+    `show_stacks` is called with a role and the message of its failure.
     """
 
     def __init__(
@@ -29,16 +29,16 @@ class StallWatch:
         self.begin(now)
 
     def begin(self, now: float) -> None:
-        """A generation starts."""
+        """Reset all state for a new generation."""
         self._stalls = Stalls(self._recovery.progress_timeout, now)
         self._suspects: dict[RoleSpec, float] = {}
 
     def beat(self, message: Heartbeat, now: float) -> None:
-        """A role shows what it is doing."""
+        """Record a role's heartbeat, with what it is doing."""
         self._stalls.beat(message, now)
 
     def failures(self, members: Membership, now: float) -> list[Failure]:
-        """Those who have been found wanting, after there was time for their stacks."""
+        """Return the failures of silent or stuck roles whose stacks had time to be printed."""
         found = {failure.spec: failure for failure in self._find(members, now)}
         new = [failure for spec, failure in found.items() if spec not in self._suspects]
         self._suspects = {spec: self._suspects.get(spec, now) for spec in found}
@@ -50,7 +50,7 @@ class StallWatch:
         timeout = self._recovery.heartbeat_timeout
         silent = [failures.of_silence(m.spec, timeout) for m in members.silent(now, timeout)]
         if silent:
-            return silent  # others may be waiting for them
+            return silent  # other roles may be waiting for these
         working = [m.spec for m in members.group() if not (m.done or m.exited)]
         stall = self._stalls.find(working, now)
         if stall is None or self._recovery.progress_timeout is None:
@@ -60,7 +60,7 @@ class StallWatch:
     def _request_stacks(self, members: Membership, found: list[Failure]) -> None:
         for failure in found:
             if failure.cause is failures.Cause.DEADLOCK:
-                # What they wait for may be anywhere.
+                # The cause of a deadlock may be in any role.
                 for member in members.all():
                     if member.joined and not member.exited:
                         self._show_stacks(member.spec, failure.message)

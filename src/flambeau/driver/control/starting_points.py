@@ -1,4 +1,4 @@
-"""The checkpoint that a generation, or a process in a lost one's place, starts from."""
+"""The checkpoint from which a generation, or the replacement of a lost process, starts."""
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +13,7 @@ from flambeau.checkpoint.retention import START, hold, release
 from flambeau.checkpoint.soundness import verify_checkpoint
 from flambeau.errors import CheckpointError
 
-#: A lease for the time that starting takes at most; if the driver is killed, it ends by itself.
+#: The longest time that starting may take; if the driver is killed, the lease expires after it.
 LEASE_SECONDS = 86_400.0
 
 
@@ -27,11 +27,11 @@ class StartingPoint:
 
 @final
 class StartingPoints:
-    """Chooses the newest checkpoint whose files are all sound, and leases it.
+    """The choice of the newest checkpoint whose files are all intact, and its lease.
 
-    Without a run there is none; `always` is that of a job that saves none itself. All roles are
-    sent the name, so that all start from the same one. Files are read by a thread of its own: they
-    may be large, and the coordinator must not stop meanwhile.
+    Without a run there is none; `always` is the checkpoint of a job that saves none itself. All
+    roles receive its name, so that all start from the same one. A separate thread reads the files:
+    they may be large, and the coordinator must not block meanwhile.
     """
 
     def __init__(
@@ -44,15 +44,15 @@ class StartingPoints:
         self._run, self._resumes, self._always = run, resumes, always
         self._closed = threading.Event()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="flambeau-start")
-        self.release()  # what a killed driver had leased
+        self.release()  # leases of a killed driver
 
     @property
     def exist(self) -> bool:
-        """Whether there is any checkpoint, sound or not."""
+        """Return whether there is any checkpoint, intact or not."""
         return self._run is not None and bool(checkpoints(self._run))
 
     def choose(self, *, again: bool) -> Future[StartingPoint]:
-        """Find where to start; `again`: something of this job ran before."""
+        """Find the starting point in the background; `again`: roles of this job ran before."""
         if self._run is not None and (again or self._resumes):
             return self._thread.submit(self._choose, self._run, again)
         beginning: Future[StartingPoint] = Future()
@@ -60,12 +60,12 @@ class StartingPoints:
         return beginning
 
     def release(self) -> None:
-        """End all leases: no role will start from these any more."""
+        """Release all leases: no role will start from these checkpoints any more."""
         for path in step_directories(self._run) if self._run is not None else ():
             release(path, START)
 
     def close(self) -> None:
-        """End the leases and the thread."""
+        """Release the leases and stop the thread."""
         self._closed.set()
         self._thread.shutdown(cancel_futures=True)
         self.release()
@@ -77,7 +77,7 @@ class StartingPoints:
                 self._lease_if_sound(path)
                 return StartingPoint(path.name, tuple(skipped))
             except CheckpointError as error:
-                # While others train, one may just be written, or removed: that is no damage.
+                # While others train, a checkpoint may be half written or removed: not damage.
                 if not again or (path / MANIFEST).exists():
                     skipped.append(f"skipped the checkpoint {path.name}: {error}")
         return StartingPoint(None, tuple(skipped))

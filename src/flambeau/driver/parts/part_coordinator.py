@@ -9,18 +9,18 @@ from flambeau.coordination.roles import RoleSpec
 from flambeau.coordination.task_messages import PartAssigned, PartProgress, TaskRequest
 from flambeau.driver.coordinators import TrainingCoordinator
 
-#: Called with the number of rows that are done since the last call.
+#: Called with the number of rows done since the last call.
 OnRows = Callable[[int], None]
-#: Called once with each part that is complete, and its result.
+#: Called once for each part that is complete, with its number and result.
 OnPart = Callable[[int, bytes], None]
 
 
 @final
 class PartCoordinator(TrainingCoordinator):
-    """Hands out numbered parts, each to one process at a time, until all are complete.
+    """The coordinator that assigns numbered parts, each to one process at a time.
 
-    The part of a lost process goes to the next one that is free. Its rows are then done twice, and
-    counted once. Parts of each group in `later` are handed out once all before are complete.
+    The part of a lost process is assigned to the next idle one. Its rows are then processed twice,
+    but counted once. Each group of parts in `later` is assigned once all parts before are complete.
     """
 
     elastic = True
@@ -41,13 +41,13 @@ class PartCoordinator(TrainingCoordinator):
         self._complete = 0
 
     def begin(self, generation: int) -> None:
-        """Take back what the processes of the generation before had not completed."""
+        """Take back the parts that processes of the previous generation had not completed."""
         self._waiting.extendleft(sorted(self._assigned, reverse=True))
         self._assigned.clear()
         self._idle.clear()
 
     def handle(self, peer: bytes, message: Any, buffers: Sequence[Any]) -> None:
-        """Answer requests for parts, and count rows."""
+        """Handle requests for parts and reports of progress."""
         if isinstance(message, TaskRequest):
             self._idle.append(message.spec)
             self._hand_out()
@@ -55,7 +55,7 @@ class PartCoordinator(TrainingCoordinator):
             self._progress(message, bytes(buffers[0]) if buffers else b"")
 
     def lost(self, spec: RoleSpec) -> None:
-        """Give the part of a lost process to another one."""
+        """Assign the part of a lost process to another one."""
         self._idle = [idle for idle in self._idle if idle != spec]
         taken = [part for part, holder in self._assigned.items() if holder == spec]
         for part in taken:
@@ -64,23 +64,23 @@ class PartCoordinator(TrainingCoordinator):
         self._hand_out()
 
     def stop(self) -> None:
-        """Hand out no further part."""
+        """Stop assigning parts."""
         self.stopping = True
         self._waiting.clear()
         self._later.clear()
         self._hand_out()
 
     def summary(self) -> dict[str, Any]:
-        """Return how many parts are complete."""
+        """Return the number of parts that are complete."""
         return {"parts": self._complete}
 
     def _holds(self, spec: RoleSpec, part: int) -> bool:
-        """Whether the part is that process's; what a replaced one reports comes too late."""
+        """Return whether a process holds a part; reports of a replaced process are ignored."""
         return self._assigned.get(part) == spec
 
     def _progress(self, message: PartProgress, result: bytes) -> None:
         new = message.rows - self._counted[message.part]
-        if new > 0:  # else a lost process had done as much of this part
+        if new > 0:  # else a lost process has already done as much of this part
             self._counted[message.part] = message.rows
             self._on_rows(new)
         if message.complete:

@@ -1,4 +1,4 @@
-"""A run's checkpoint and the data it is given, worked on part by part by several processes."""
+"""Several processes that apply a run's checkpoint to data, part by part."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,16 +20,16 @@ from flambeau.driver.parts.run_parts import run_parts
 from flambeau.driver.topology import Topology, make_carrier
 from flambeau.errors import ConfigError
 
-#: How long a process in a lost one's place can still load the checkpoint.
+#: How long the replacement of a lost process can still load the checkpoint.
 LEASE_SECONDS = 86_400.0
 
 
 @final
 @dataclass(frozen=True)
 class PartJob:
-    """A checkpoint of a run, the data as it was given, and the source that this is.
+    """A checkpoint of a run, the data as given, and the same data as a source.
 
-    Processes of a `cluster` work on it, by default those of this machine.
+    Processes of `cluster` work on the data, by default those of this machine.
     """
 
     run: RunDirectory
@@ -40,7 +40,7 @@ class PartJob:
     cluster: Cluster = field(default_factory=Local)
 
     def workers(self, asked: int | None, parts: int, done: str) -> int:
-        """Return how many processes to use; 1 is this process. `done` says what for."""
+        """Return the number of processes; 1 is this process. `done` names the work in errors."""
         if not self._travels():
             if (asked or 1) > 1:
                 raise ConfigError(
@@ -62,10 +62,10 @@ class PartJob:
         resumes: bool = False,
         **options: Any,
     ) -> None:
-        """Have predictors work on all parts; `options` are those of `PredictorPayload`.
+        """Run predictors on all parts; `options` are those of `PredictorPayload`.
 
-        The part of a lost process is repeated by another one. `resumes`: the same command continues
-        with what is missing, which an error then says.
+        The part of a lost process is repeated by another one. `resumes`: the same command resumes
+        with the missing parts, and errors say so.
         """
         numbers = [part.index for part in parts]
         cluster = self.cluster if self.spreads else Local(workers)
@@ -82,17 +82,17 @@ class PartJob:
 
     @property
     def spreads(self) -> bool:
-        """Whether processes of other machines, or of a launcher, can work on it."""
+        """Return whether processes of other machines, or of a launcher, can work on the data."""
         return not isinstance(self.cluster, Local) and self._travels()
 
     def _travels(self) -> bool:
-        """Whether another process can open the data."""
+        """Return whether another process can open the data."""
         given = self.data
         return given is None or is_paths(given) or isinstance(given, FileData | DatasetData)
 
     def _payload(self, parts: Sequence[Part], options: dict[str, Any]) -> PredictorPayload:
         data = as_files(self.data) if is_paths(self.data) else self.data
-        # Streamed sources know their shards, which may have taken a pass over the files.
+        # Streamed sources hold their shards, whose listing may have taken a pass over the files.
         streamed = isinstance(self.source, StreamedSource)
         return PredictorPayload(
             run_dir=str(self.run.path.resolve()),

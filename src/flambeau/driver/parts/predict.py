@@ -1,4 +1,4 @@
-"""Predictions of a run's model: as a table, as a file, or by several processes into a folder."""
+"""Predictions of a run's model: as a table, in a file, or by several processes in a folder."""
 
 import hashlib
 import json
@@ -40,9 +40,9 @@ def predict_run(
     on_rows: OnRows = lambda _: None,
     cluster: Cluster | None = None,
 ) -> Any:
-    """An Arrow table of predictions, or with `out` the number of rows written there.
+    """Return an Arrow table of predictions, or with `out` the number of rows written there.
 
-    A folder is filled by processes of this machine, or by those of a `cluster`.
+    Processes of this machine, or of `cluster`, write the files of a folder.
     """
     where, options = cluster_of(cluster), options or PredictionOptions()
     folder = None if out is None or not is_folder(Path(out)) else Path(out)
@@ -61,7 +61,7 @@ def predict_run(
 
 
 def _uncounted(rows: int) -> None:
-    """Rows are counted in another process."""
+    """Ignore rows, which another process counts."""
 
 
 def _predict(
@@ -91,13 +91,13 @@ def _predict(
 @final
 @dataclass(frozen=True)
 class FolderPrediction:
-    """Predictions that go into a folder, part by part, and are resumed there after a crash."""
+    """Predictions that are written to a folder, part by part, and can be resumed after a crash."""
 
     job: PartJob
     options: PredictionOptions
 
     def into(self, path: Path, on_rows: OnRows) -> int:
-        """Write what is missing; return how many rows there are in the end."""
+        """Write the missing parts; return the number of rows in the complete folder."""
         parts = self.options.parts(self.job.source)
         folder = PredictionsFolder(path, self._identity(parts))
         missing = folder.begin(parts)
@@ -128,7 +128,7 @@ class FolderPrediction:
                 write_predictions(counted(prediction.batches(part), on_rows), path / part.file_name)
 
     def _identity(self, parts: Sequence[Part]) -> dict[str, Any]:
-        """What the predictions are of, in plain values."""
+        """Return plain values that identify what is predicted: checkpoint, data and parts."""
         job = self.job
         checkpoint = (job.checkpoint / CHECKPOINT_MANIFEST).read_bytes()
         return {
@@ -142,7 +142,7 @@ class FolderPrediction:
 
 
 def shown_data(data: Any) -> str:
-    """Return data as it is named in a folder of predictions."""
+    """Return the name of data in a folder of predictions."""
     if isinstance(data, FileData):
         return json.dumps(data.path)
     if isinstance(data, DatasetData):
@@ -153,7 +153,7 @@ def shown_data(data: Any) -> str:
 
 
 def digest_of(source: Source, parts: Sequence[Part]) -> str:
-    """Return what distinguishes data: its files, their sizes, and numbers of rows."""
+    """Return a digest of data: of its files, their sizes, and numbers of rows."""
     known: list[Any] = [[part.first, part.last, part.rows] for part in parts]
     if isinstance(source, StreamedSource):
         known += [[shard.path, shard.part, shard.rows] for shard in source.shards()]
@@ -162,5 +162,5 @@ def digest_of(source: Source, parts: Sequence[Part]) -> str:
 
 
 def _size(path: str) -> int | None:
-    """The size of a local file; None for what is elsewhere."""
+    """Return the size of a local file in bytes; None for other paths."""
     return os.path.getsize(path) if os.path.exists(path) else None

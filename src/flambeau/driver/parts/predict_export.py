@@ -1,4 +1,4 @@
-"""Predictions of an export for files, by any number of processes."""
+"""Predictions of an export on files, by any number of processes."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -37,10 +37,10 @@ def predict_export(
     *,
     trust: bool = False,
 ) -> int:
-    """Write predictions of an export to a file, or a folder; return how many rows there are.
+    """Write predictions of an export to a file or a folder; return the number of rows there.
 
-    A folder is filled by processes of this machine, or by those of a `cluster` whose machines all
-    see it and the export.
+    Processes of this machine, or of a `cluster` whose machines all see the folder and the export,
+    write the files of a folder.
     """
     where, options = cluster_of(cluster), options or PredictionOptions()
     if is_elsewhere(where):
@@ -55,7 +55,7 @@ def predict_export(
 @final
 @dataclass(frozen=True)
 class _Job:
-    """An export, the data and where its predictions go."""
+    """An export, the data, and the place of its predictions."""
 
     place: Path
     data: Any
@@ -64,7 +64,7 @@ class _Job:
     trust: bool
 
     def do(self, on_rows: OnRows, cluster: Cluster) -> int:
-        """Predict what is missing; return how many rows there are in the end."""
+        """Predict the missing parts; return the number of rows in the complete output."""
         source, identity = open_data_for(self.place, self.data)
         parts = self.options.parts(source)
         if not is_folder(self.out):
@@ -111,7 +111,7 @@ class _Job:
         on_rows: OnRows,
         cluster: Cluster,
     ) -> None:
-        """Have predictors work on parts."""
+        """Run predictors on parts."""
         numbers = [part.index for part in parts]
         coordinator = PartCoordinator(numbers, on_rows, lambda part, result: None)
         payload = ExportPayload(

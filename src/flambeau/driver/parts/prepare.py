@@ -1,4 +1,4 @@
-"""Preparing features on a cluster: files of features, and the pipeline that was fitted for them."""
+"""Preparing features on a cluster: files of features, and the pipeline that is fitted for them."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -33,10 +33,10 @@ def prepare(
     format: str | None = None,
     observe: Observe | Mapping[str, Any] | None = None,
 ) -> Prepared:
-    """Fit operations on the rows to train on, and write the features of all rows to a folder.
+    """Fit operations on the training rows, and write the features of all rows to a folder.
 
-    The processes of a `cluster` do the work, by default as many as this machine has cores. The same
-    call resumes what was interrupted.
+    The processes of `cluster` do the work, by default one per core of this machine. The same call
+    resumes an interrupted preparation.
     """
     where, limit = cluster_of(cluster), memory_bytes(memory)
     folder = Path(out)

@@ -1,4 +1,4 @@
-"""The steps of a preparation, done in this process or by the preparers of a cluster."""
+"""The steps of a preparation, run in this process or by the preparers of a cluster."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ from flambeau.observe.memory import peak_memory
 
 
 def runner(cluster: Cluster, observer: Observer, *, travels: bool) -> Runner:
-    """Return what does the steps of a preparation with the processes of a cluster, in one job.
+    """Return a function that runs the steps of a preparation on a cluster, in one job.
 
-    Data that does not travel, and what a single process of this machine would do, is worked on in
-    this process.
+    If other processes cannot open the data (`travels`), or one process of this machine is enough,
+    this process does the work.
     """
 
     def run(job: Preparation, todo: Sequence[Todo], progress: Progress) -> None:
@@ -42,7 +42,7 @@ def runner(cluster: Cluster, observer: Observer, *, travels: bool) -> Runner:
 
 
 def do_here(job: Preparation, todo: Sequence[Todo], progress: Progress) -> None:
-    """Do pieces of steps in this process."""
+    """Run the pieces of steps in this process."""
     for each in todo:
         stage = progress.begin(each)
         for piece in each.pieces:
@@ -58,7 +58,7 @@ def _run_roles(
     observer: Observer,
     progress: Progress,
 ) -> None:
-    """Have preparers do pieces of steps; those of a step wait until the ones before are done."""
+    """Run the pieces of steps in preparers; each step starts when the one before is complete."""
     watch = _Watch(todo, progress)
     first, *later = numbered(todo)
     coordinator = PartCoordinator(first, watch.on_rows, watch.on_piece, later)
@@ -69,7 +69,7 @@ def _run_roles(
 
 
 def numbered(todo: Sequence[Todo]) -> list[list[int]]:
-    """Return numbers for all pieces, by step: they count on from one step to the next."""
+    """Return consecutive numbers for the pieces of all steps, by step."""
     counts = [len(each.pieces) for each in todo]
     starts = [0, *accumulate(counts)]
     return [list(range(start, start + count)) for start, count in zip(starts, counts, strict=False)]
@@ -77,7 +77,7 @@ def numbered(todo: Sequence[Todo]) -> list[list[int]]:
 
 @final
 class _Watch:
-    """Follows the pieces of steps, and reports each step as its first piece is handed out."""
+    """A reporter of the progress of steps; it starts a step once the one before is complete."""
 
     def __init__(self, todo: Sequence[Todo], progress: Progress) -> None:
         self._later, self._progress = deque(todo), progress
@@ -88,7 +88,7 @@ class _Watch:
         self._left, self._stage = len(step.pieces), self._progress.begin(step)
 
     def on_rows(self, rows: int) -> None:
-        """Count rows that were read."""
+        """Count rows that have been read."""
         self._stage.add_rows(rows)
 
     def on_piece(self, piece: int, result: bytes) -> None:

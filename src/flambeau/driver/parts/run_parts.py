@@ -1,4 +1,4 @@
-"""The run of a job whose processes work on independent parts."""
+"""Running a job whose processes work on independent parts."""
 
 from flambeau.config import Cluster, Recovery
 from flambeau.coordination.payloads import Payload
@@ -7,7 +7,7 @@ from flambeau.driver.run import finish
 from flambeau.driver.topology import Topology
 from flambeau.observe import Observer, display
 
-#: How many lost processes are replaced if the run's own limit is lower: a part can be repeated.
+#: The least number of lost processes that are replaced, since any part can be repeated.
 RESTARTS = 3
 
 

@@ -1,4 +1,4 @@
-"""A checksum of rows that is the same in whatever order they are: whether data have changed."""
+"""A checksum of rows that does not depend on their order, to detect changed data."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def checksum(records: pa.RecordBatch) -> int:
 
 
 def _rows(columns: list[pa.Array], rows: int) -> Words:
-    """Return a hash of each row of several columns, whose order counts."""
+    """Return a hash of each row over several columns; the order of columns matters."""
     found = np.zeros(rows, np.uint64)
     for number, column in enumerate(columns):
         found = _mixed(found ^ _mixed(_values(column) + np.uint64(number)))
@@ -43,7 +43,7 @@ def _values(column: pa.Array) -> Words:
 
 
 def _lists(column: pa.Array) -> Words:
-    """Return a hash of each list: a sum over its items, of which each counts for its place."""
+    """Return a hash of each list: a sum over its items, each hashed with its position."""
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     ends = np.cumsum(lengths)
     items = _values(column.flatten())
@@ -59,7 +59,7 @@ def _plain(column: pa.Array) -> Words:
         return np.zeros(len(column), np.uint64)
     try:
         return _words(keys_of(column))
-    except TypeError:  # decimals, maps and other types that few data have
+    except TypeError:  # decimals, maps and other rare types
         texts = pa.array([repr(value) for value in column.to_pylist()], pa.string())
         return _words(keys_of(texts))
 

@@ -1,4 +1,4 @@
-"""Work that tasks of an engine do: make features, gather statistics."""
+"""The work of engine tasks: making features and gathering statistics."""
 
 import tempfile
 import uuid
@@ -17,7 +17,7 @@ from flambeau.features.engines.engine_frame import Work
 from flambeau.features.fitting import FitStage
 from flambeau.features.operation import Operation, State, TrainingRows
 
-#: Files of partial statistics on their way, in pieces: of which statistic, and which file.
+#: Pieces of files of partial statistics in transit, with their statistic and file.
 PARTIALS = pa.schema(
     [
         ("statistic", pa.int32()),
@@ -26,7 +26,7 @@ PARTIALS = pa.schema(
         ("data", pa.binary()),
     ]
 )
-#: Bytes of a piece: Spark Connect takes messages of 128 MB.
+#: Bytes of a piece: Spark Connect limits messages to 128 MB.
 _PIECE = 16 << 20
 
 
@@ -44,7 +44,7 @@ class Typed:
 
 
 def as_typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of a schema, in its types."""
+    """Return a batch with the columns and types of a schema."""
     columns = [batch.column(field.name) for field in schema]
     columns = [
         column if column.type == field.type else column.cast(field.type)
@@ -55,7 +55,7 @@ def as_typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 @contextmanager
 def _code_is_here() -> Iterator[None]:
-    """Say what to do about code that this process has found, and a task of the engine does not."""
+    """Add advice to errors about code that the driver can import and an engine task cannot."""
     try:
         yield
     except ConfigError as error:
@@ -68,7 +68,7 @@ def _code_is_here() -> Iterator[None]:
 @final
 @dataclass(frozen=True)
 class MakeFeatures:
-    """Makes features by fitted operations, of rows with the columns of `schema`."""
+    """Work that makes features with fitted operations from rows with the columns of `schema`."""
 
     operations: Sequence[Operation]
     states: Sequence[State]
@@ -88,10 +88,10 @@ class MakeFeatures:
 @final
 @dataclass(frozen=True)
 class GatherStatistics:
-    """Gathers the statistics of one pass into files, and returns these as rows of `PARTIALS`.
+    """Work that gathers the statistics of one pass into files, returned as rows of `PARTIALS`.
 
-    `numbers` are those of the operations that the pass fits, `states` the statistics that are known
-    before it, and `memory` is how many bytes it may have in memory.
+    `numbers` are the indices of the operations that the pass fits, `states` the statistics known
+    before it, and `memory` is the limit in bytes on statistics in memory.
     """
 
     operations: Sequence[Operation]
@@ -117,7 +117,7 @@ class GatherStatistics:
 
 
 def _pieces(statistic: int, path: Path) -> Iterator[pa.RecordBatch]:
-    """Return a file, which gets a name that no other one has."""
+    """Return the content of a file in pieces, under a unique name."""
     name = uuid.uuid4().hex
     with path.open("rb") as file:
         while data := file.read(_PIECE):

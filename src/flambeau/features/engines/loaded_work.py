@@ -1,4 +1,4 @@
-"""Work as it travels to tasks of an engine, and where a process keeps it for further tasks."""
+"""Serialized work for engine tasks, and a cache of loaded work in each process."""
 
 import hashlib
 import pickle
@@ -10,7 +10,7 @@ import cloudpickle
 
 from flambeau.features.engines.engine_frame import Work
 
-#: What this process has loaded, the last that was used last. Fitted pipelines can be large.
+#: Work that this process has loaded, most recently used last. Fitted pipelines can be large.
 _loaded: dict[str, Work] = {}
 _MOST_LOADED = 2
 
@@ -25,13 +25,13 @@ class PackedWork:
 
 
 def pack(work: Work) -> PackedWork:
-    """Return work as it travels."""
+    """Return work in serialized form."""
     data = cloudpickle.dumps(work)
     return PackedWork(hashlib.sha256(data).hexdigest(), data)
 
 
 def load_work(digest: str, fetch: Callable[[], bytes]) -> Work:
-    """Return work that was packed, which `fetch` gets unless this process has it already."""
+    """Return packed work, from `fetch` unless this process has loaded it already."""
     work = _loaded.pop(digest, None)
     if work is None:
         while len(_loaded) >= _MOST_LOADED:

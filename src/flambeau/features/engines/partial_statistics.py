@@ -1,4 +1,4 @@
-"""Statistics of an engine's data: gathered by its tasks, merged and finished in this process."""
+"""Statistics of engine data: gathered by its tasks, merged and finished in this process."""
 
 import tempfile
 from collections.abc import Sequence
@@ -13,19 +13,18 @@ from flambeau.features.fitting import fit_by_passes, memory_bytes, statistics_of
 from flambeau.features.operation import Operation, State
 from flambeau.features.statistics.partial_files import finish_files
 
-#: For the statistics of one task, unless something else is asked for: several share a machine.
+#: Default bytes for the statistics of one task: several tasks share a machine.
 TASK_MEMORY = 256 << 20
-#: Parts in which files come, one after the other.
+#: Number of parts in which files are received, one after the other.
 PARTS = 8
 
 
 def fit_frame(
     operations: Sequence[Operation], frame: EngineFrame, memory: int | str | None = None
 ) -> tuple[State, ...]:
-    """Return the statistics that each operation needs, of all rows of an engine's data.
+    """Return the statistics that each operation needs, from all rows of engine data.
 
-    They are the same in whatever order the rows come; operations for which that is not so are
-    refused.
+    They do not depend on the order of rows; operations with statistics that do are rejected.
     """
     require_no_order(operations, frame)
     limit = memory_bytes(memory)
@@ -46,7 +45,7 @@ def fit_frame(
 
 
 def _received(frame: EngineFrame, work: GatherStatistics, folder: Path) -> dict[int, list[Path]]:
-    """Have tasks gather statistics; return their files, which are brought here, of each."""
+    """Gather statistics in tasks; return the files of each statistic, copied to `folder`."""
     found: dict[int, set[Path]] = {}
     for row in frame.run(work, PARTIALS, "file", PARTS):
         path = folder / row["file"]
@@ -60,7 +59,7 @@ def _received(frame: EngineFrame, work: GatherStatistics, folder: Path) -> dict[
 
 
 def require_no_order(operations: Sequence[Operation], frame: EngineFrame) -> None:
-    """Refuse operations whose statistics depend on the order of rows."""
+    """Reject operations whose statistics depend on the order of rows."""
     everything = range(len(operations))
     for number, _, statistic in statistics_of(operations, frame.schema, everything):
         if statistic.ordered:

@@ -29,14 +29,14 @@ class RayFrame(EngineFrame):
         self.schema = _schema_of(dataset)
 
     def map(self, work: Work, schema: pa.Schema) -> Any:
-        """See `EngineFrame`: another Dataset."""
+        """Return another Dataset: see `EngineFrame`."""
         packed = pack(Typed(work, schema))
-        # Once for each node, not once for each task.
+        # Sent once per node, not once per task.
         function = _over_blocks(packed.digest, ray.put(packed.data), schema)
         return self._dataset.map_batches(function, batch_size=None, batch_format="pyarrow")
 
     def run(self, work: Work, schema: pa.Schema, key: str, parts: int) -> Iterator[dict[str, Any]]:
-        """See `EngineFrame`: rows stream here in the order in which they are made."""
+        """Return a stream of rows in the order in which they are made: see `EngineFrame`."""
         made = self.map(work, schema)
         try:
             for table in made.iter_batches(batch_size=None, batch_format="pyarrow"):
@@ -60,13 +60,13 @@ def _over_blocks(digest: str, data: Any, schema: pa.Schema) -> Callable[[pa.Tabl
 
 
 def _schema_of(dataset: Any) -> pa.Schema:
-    """Return the columns of a Dataset, of which Ray computes a little if it does not know them."""
+    """Return the schema of a Dataset; Ray computes a few rows if it does not know it."""
     found = dataset.schema()
     if found is None:
         raise DataError("the Ray Dataset has no rows")
     if isinstance(found.base_schema, pa.Schema):
         schema = found.base_schema
-    else:  # blocks of pandas, whose texts are objects
+    else:  # pandas blocks, in which texts are objects
         schema = next(iter(dataset.limit(1).iter_batches(batch_format="pyarrow"))).schema
     columns = [pa.chunked_array([_no_values(field.type)]) for field in schema]
     return plain_columns(pa.table(columns, schema.names)).schema
@@ -79,7 +79,7 @@ def _no_values(kind: pa.DataType) -> pa.Array:
 
 
 def _raise_lack(error: RayError) -> None:
-    """Raise an error that says which module nodes lack, if that ended the work."""
+    """Raise an error that names the module that nodes lack, if that caused the failure."""
     found = _NO_MODULE.search(str(error))
     if found:
         raise MissingDependencyError(

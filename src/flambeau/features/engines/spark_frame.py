@@ -1,4 +1,4 @@
-"""Spark DataFrames: work in `mapInArrow`, of classic sessions and of Spark Connect."""
+"""Spark DataFrames: work in `mapInArrow`, in classic sessions and Spark Connect."""
 
 import inspect
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from flambeau.features.engines.engine_frame import FAULT, EngineFrame, Work, rai
 from flambeau.features.engines.engine_work import Typed
 from flambeau.features.engines.loaded_work import PackedWork, pack
 
-#: What may travel inside a query of Spark Connect, in bytes: it takes messages of 128 MB.
+#: Limit on work in a query of Spark Connect, in bytes: its messages are limited to 128 MB.
 MOST_CONNECT = 64 << 20
 #: Spark keeps times in UTC.
 _UTC: dict[str, Any] = (
@@ -48,7 +48,7 @@ class SparkFrame(EngineFrame):
         self.schema = pa.schema([_arrow_field(field) for field in self._rows.schema])
 
     def map(self, work: Work, schema: pa.Schema) -> DataFrame:
-        """See `EngineFrame`: another DataFrame."""
+        """Return another DataFrame: see `EngineFrame`."""
         schema = pa.schema([(field.name, spark_type(field.type)) for field in schema])
         packed = pack(Typed(work, schema))
         if is_connect(self._rows.sparkSession) and len(packed.data) > MOST_CONNECT:
@@ -61,7 +61,7 @@ class SparkFrame(EngineFrame):
         return self._rows.mapInArrow(task, from_arrow_schema(schema, prefer_timestamp_ntz=True))
 
     def run(self, work: Work, schema: pa.Schema, key: str, parts: int) -> Iterator[dict[str, Any]]:
-        """See `EngineFrame`: a shuffle brings rows with equal keys together."""
+        """Return the resulting rows after a shuffle by key: see `EngineFrame`."""
         made = self.map(work, schema).repartition(parts, key)
         try:
             for row in made.toLocalIterator(prefetchPartitions=True):
@@ -73,7 +73,7 @@ class SparkFrame(EngineFrame):
 
 
 def _running(packed: PackedWork) -> Task:
-    """Return a task that does packed work. It travels by value: see `checked_task`."""
+    """Return a task that does packed work. It is pickled by value: see `checked_task`."""
     digest, data, fault = packed.digest, packed.data, FAULT
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -89,7 +89,7 @@ def _running(packed: PackedWork) -> Task:
 
 
 def _arrow_field(field: StructField) -> pa.Field:
-    """Return a column as `mapInArrow` gives it."""
+    """Return the Arrow field of a column in `mapInArrow`."""
     try:
         return pa.field(field.name, to_arrow_type(field.dataType, **_UTC))
     except (PySparkException, TypeError, NotImplementedError) as error:
@@ -100,7 +100,7 @@ def _arrow_field(field: StructField) -> pa.Field:
 
 
 def spark_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of Arrow for the values of another one that Spark has, too."""
+    """Return the closest Arrow type that Spark supports."""
     types = pa.types
     if kind in _SIMILAR:
         return _SIMILAR[kind]

@@ -1,8 +1,8 @@
-"""Rows of an engine on their way to be prepared: files that its tasks write beside the output.
+"""Engine rows staged for a preparation: files that engine tasks write beside the output.
 
-An engine computes rows anew for each pass over them, perhaps others, and certainly in another
-order. In files they stay as they are, so that a preparation can pass over them several times, have
-any process do any part, and resume. A checksum tells whether the rows of a later call are the same.
+An engine recomputes rows for each pass over them, in another order and perhaps with other values.
+Rows in files do not change, so that a preparation can read them several times, assign any part to
+any process, and resume. A checksum shows whether the rows of a later call are the same.
 """
 
 import json
@@ -32,14 +32,14 @@ from flambeau.features.raw_data import open_rows
 from flambeau.features.splits import ByFile, ByRatio, Split
 
 _STAGED = "staged.json"
-#: What a task has written; the checksum is that of its rows, as an int64 of the same bits.
+#: The file that a task has written; the checksum of its rows is an int64 of the same bits.
 WRITTEN = pa.schema([("file", pa.string()), ("rows", pa.int64()), ("checksum", pa.int64())])
 
 
 @final
 @dataclass(frozen=True)
 class WriteRows:
-    """Writes the rows of a task to a file of a folder that all machines see."""
+    """Work that writes the rows of a task to a file in a folder that all machines share."""
 
     folder: str
     schema: pa.Schema
@@ -65,7 +65,7 @@ class WriteRows:
 
 
 def _row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Return rows in tables of some size, since an engine gives them in small batches."""
+    """Return rows in tables of `GROUP_ROWS` or more, since engines provide small batches."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -86,7 +86,7 @@ def _signed(number: int) -> int:
 @final
 @dataclass(frozen=True)
 class StagedRows:
-    """Rows in files below the folder of a preparation; `digest` tells them from others."""
+    """Rows in files below the folder of a preparation; `digest` identifies them."""
 
     folder: Path
     files: tuple[str, ...]
@@ -94,19 +94,19 @@ class StagedRows:
 
     @property
     def source(self) -> StreamedSource:
-        """The rows."""
+        """The rows as a source."""
         paths = tuple(str(self.folder / name) for name in self.files)
         return open_rows(FileData(path=paths, format="parquet"))
 
     def remove(self) -> None:
-        """Remove the files, when they are prepared."""
+        """Remove the files once they are prepared."""
         shutil.rmtree(self.folder.parent)
 
 
 def stage_rows(
     frame: EngineFrame, operations: tuple[Operation, ...], split: Split | None, out: Path
 ) -> StagedRows:
-    """Have an engine write its rows below `out`; those of an interrupted call are used if equal."""
+    """Write an engine's rows below `out`; keep those of an interrupted call if they are equal."""
     require_no_order(operations, frame)
     _require_no_rows(split, frame)
     require_own(out)
@@ -119,7 +119,7 @@ def stage_rows(
         if all((before.folder / name).is_file() for name in before.files):
             shutil.rmtree(folder)
             return before
-        # What was done refers to files that are gone.
+        # The work done so far refers to files that are gone.
         shutil.rmtree(out / WORK, ignore_errors=True)
     values = {"folder": folder.name, "files": found.files, "digest": found.digest}
     write_atomically(base / _STAGED, json.dumps(values).encode())
@@ -128,7 +128,7 @@ def stage_rows(
 
 
 def _require_no_rows(split: Split | None, frame: EngineFrame) -> None:
-    """Refuse splits by the place of rows, which have none."""
+    """Reject splits by the position or file of rows: engine rows have neither."""
     if isinstance(split, ByRatio):
         raise DataError(
             f"split by_ratio: the rows of {frame.name} have no order, so that each call would "
@@ -143,7 +143,7 @@ def _require_no_rows(split: Split | None, frame: EngineFrame) -> None:
 
 
 def _write(frame: EngineFrame, folder: Path) -> StagedRows:
-    """Have all rows written; only files that tasks report count, since tasks may be repeated."""
+    """Write all rows; only files that tasks report count, since tasks may be repeated."""
     written = list(frame.run(WriteRows(str(folder), frame.schema), WRITTEN, "file", 1))
     if not written:
         shutil.rmtree(folder)
@@ -161,7 +161,7 @@ def _write(frame: EngineFrame, folder: Path) -> StagedRows:
 
 
 def _staged_before(base: Path) -> StagedRows | None:
-    """Return what an earlier call has staged, unless it has been prepared."""
+    """Return the rows that an earlier call staged and did not finish preparing, if any."""
     file = base / _STAGED
     if not file.exists():
         return None

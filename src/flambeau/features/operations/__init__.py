@@ -1,1 +1,1 @@
-"""The operations, by what they work on."""
+"""The operations, grouped by the data they work on."""

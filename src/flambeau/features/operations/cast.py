@@ -1,4 +1,4 @@
-"""Columns as columns of another type."""
+"""Casts of columns to another type."""
 
 from typing import Literal, final, get_args
 
@@ -33,11 +33,11 @@ _TYPES = {
 
 @final
 class Cast(ColumnOperation):
-    """Makes columns of another type: of integers, floats, booleans ("bool") or texts ("text").
+    """A cast of columns to integers, floats, booleans ("bool") or texts ("text").
 
-    Texts are read as numbers or booleans. Numbers may be rounded to floats; otherwise a value that
-    the type does not have is an error. Times are the numbers of their units. Missing values stay
-    missing: a NaN becomes null unless the type is one of floats.
+    Texts are parsed as numbers or booleans. Numbers may be rounded to floats; otherwise a value
+    that the type cannot represent is an error. Times become the numbers of their units. Missing
+    values stay missing: a NaN becomes null unless the type is a float.
     """
 
     kind = "cast"
@@ -69,7 +69,7 @@ class Cast(ColumnOperation):
 
 
 def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return the column in another type; an `ArrowException` if a value has none in that type."""
+    """Return the column in another type; raise an `ArrowException` if a value does not fit."""
     types, kind = pa.types, column.type
     if kind == target:
         return column
@@ -98,9 +98,9 @@ def _to_floats(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _require_within(column: pa.Array, target: pa.DataType) -> None:
-    """Raise an error if there are floats outside of a type of integers.
+    """Raise an error if floats are outside the range of an integer type.
 
-    What Arrow makes of them depends on the processor: 2**63 may pass for the greatest int64.
+    Arrow's result for them depends on the processor: 2**63 may become the greatest int64.
     """
     low, high = limits(target)
     numbers = floats_of(column)
@@ -109,7 +109,7 @@ def _require_within(column: pa.Array, target: pa.DataType) -> None:
 
 
 def _first_failing(column: pa.Array, target: pa.DataType) -> object:
-    """Return the first value that cannot be cast, of a column that has one."""
+    """Return the first value that cannot be cast; the column must have one."""
     while len(column) > 1:
         half = column.slice(0, len(column) // 2)
         try:

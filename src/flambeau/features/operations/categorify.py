@@ -1,4 +1,4 @@
-"""Values as numbers from 0 on, by a vocabulary of the training rows."""
+"""Ids of values, from 0, by a vocabulary of the training rows."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import final
@@ -30,11 +30,11 @@ from flambeau.features.vocabulary import (
 
 @final
 class Categorify(ColumnOperation):
-    """Numbers values by how often they occur: the most frequent is 1, the next one 2.
+    """Ids of values by descending frequency: the most frequent value is 1, the next one 2.
 
-    0 stands for values that the vocabulary does not have: missing ones, those that occur less than
-    `min_count` times, those that are not among the `max_size` most frequent, and new ones.
-    With `shared`, all columns have one vocabulary. Items of lists are numbered in their lists.
+    0 is the id of all values outside the vocabulary: missing values, values that occur fewer than
+    `min_count` times, values that are not among the `max_size` most frequent, and new values. With
+    `shared`, all columns have one vocabulary. Items of lists get ids within their lists.
     """
 
     kind = "categorify"
@@ -62,14 +62,14 @@ class Categorify(ColumnOperation):
     def type_of(self, kind: pa.DataType) -> pa.DataType:
         if is_list(kind) and is_list(kind.value_type):
             raise TypeError("give lists of values, not lists of lists")
-        keys_of(pa.array([], item_type(kind)))  # raises a TypeError for what has no keys
+        keys_of(pa.array([], item_type(kind)))  # raises a TypeError for types without keys
         return list_type(kind, pa.int64()) if is_list(kind) else pa.int64()
 
     def converter(self, name: str, kind: pa.DataType, state: State) -> Callable[..., pa.Array]:
         return _numbered(Vocabulary.stored(state, self._table(name)))
 
     def _table(self, name: str) -> str:
-        """Return which table of its state has the vocabulary of a column."""
+        """Return the name of the state table with the vocabulary of a column."""
         return _SHARED if self.shared else name
 
     def bind(self, schema: pa.Schema, state: State) -> Step:
@@ -92,11 +92,11 @@ class Categorify(ColumnOperation):
         return step
 
     def sizes(self, schema: pa.Schema, state: State) -> dict[str, int]:
-        """Return how many different numbers each result can have, 0 included."""
+        """Return the number of distinct ids of each result, including 0."""
         return {out: rows_of(state, name) + 1 for out, name in self.vocabularies(schema).items()}
 
     def vocabularies(self, schema: pa.Schema) -> dict[str, str]:
-        """Return the name of the table behind each result; its first value has the number 1."""
+        """Return the name of the table behind each result; its first value has the id 1."""
         return {out: self._table(name) for name, out in self.outputs(schema).items()}
 
 
@@ -104,7 +104,7 @@ _SHARED = "shared"
 
 
 def _numbered(vocabulary: Vocabulary) -> Callable[[pa.Array], pa.Array]:
-    """Return what numbers a column's values, or the items of its lists."""
+    """Return a function that maps a column's values, or the items of its lists, to ids."""
     return lambda column: with_items(column, lambda values: pa.array(vocabulary.places(values) + 1))
 
 

@@ -1,4 +1,4 @@
-"""Which columns there are, by what names, and columns by a function of the user's."""
+"""Operations that select, drop and rename columns, or make them with a user's function."""
 
 import importlib
 import re
@@ -18,7 +18,7 @@ from flambeau.features.selection import Columns, select
 
 
 class _Removal(Operation):
-    """The base of operations that only remove columns."""
+    """The base class of operations that only remove columns."""
 
     columns: Columns = Field(min_length=1)
 
@@ -39,7 +39,7 @@ class _Removal(Operation):
 
 @final
 class Select(_Removal):
-    """Keeps some columns, and removes all others."""
+    """A selection of columns: all others are removed."""
 
     kind = "select"
 
@@ -50,7 +50,7 @@ class Select(_Removal):
 
 @final
 class Drop(_Removal):
-    """Removes some columns."""
+    """The removal of columns."""
 
     kind = "drop"
 
@@ -68,9 +68,9 @@ def _different(columns: dict[str, str]) -> dict[str, str]:
 
 @final
 class Rename(Operation):
-    """Gives columns other names: `Rename({"old": "new"})`.
+    """New names for columns: `Rename({"old": "new"})`.
 
-    A column that has the new name already is replaced.
+    A column that already has the new name is replaced.
     """
 
     kind = "rename"
@@ -119,13 +119,13 @@ def _known_types(types: dict[str, str]) -> dict[str, str]:
 
 @final
 class Custom(Operation):
-    """Makes columns with a function of your own.
+    """Columns that a function of your own makes.
 
-    `function` is its import path, "package.module:name". It is called with a dict of Arrow arrays,
-    those of `columns`, for some rows at a time, and returns a dict of arrays with as many values:
-    the columns `out`, whose types are given as "int64", "float32", "text", "list<int64>" (of any
-    length) or "list<float32>[8]" (of length 8), say. What it returns for a row must not depend on
-    other rows.
+    `function` is its import path, "package.module:name". It is called with a dict of the Arrow
+    arrays of `columns`, for a batch of rows, and returns a dict of arrays of the same length: the
+    columns of `out`, which gives their types, such as "int64", "float32", "text", "list<int64>" (of
+    any length) or "list<float32>[8]" (of length 8). The result for a row must not depend on other
+    rows.
     """
 
     kind = "custom"
@@ -174,7 +174,7 @@ class Custom(Operation):
     def _checked(
         self, found: Any, types: Mapping[str, pa.DataType], rows: int
     ) -> dict[str, pa.Array]:
-        """Return the results of the function if they are as announced."""
+        """Return the results of the function; raise an error if they do not match `types`."""
         if not isinstance(found, Mapping) or found.keys() != types.keys():
             kind = f"a {type(found).__name__}"
             returned = quoted(found) if isinstance(found, Mapping) else kind
@@ -203,7 +203,7 @@ class Custom(Operation):
 
 
 def _alike(one: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether types hold the same values, with room for more or less of them."""
+    """Return whether types hold the same values, with offsets of any size."""
     if one == other:
         return True
     lists = (is_list(kind) and not pa.types.is_fixed_size_list(kind) for kind in (one, other))

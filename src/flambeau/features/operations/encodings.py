@@ -1,4 +1,4 @@
-"""Values as numbers that say something of them: which one, how frequent, with what target."""
+"""Encodings of values as numbers: one-hot, by frequency, or by the mean of a target."""
 
 from collections.abc import Callable
 from typing import Any, Literal, final
@@ -22,11 +22,11 @@ from flambeau.features.vocabulary import Vocabulary, list_type, with_items
 
 @final
 class OneHot(ColumnOperation):
-    """Makes a list of numbers of each value, all 0 but for a 1 at the place of the value.
+    """One-hot lists of numbers: 1 at the place of the value, 0 elsewhere.
 
-    The most frequent value has the first place. Of lists, all items have their 1. Values that are
-    missing, occur less than `min_count` times or are not among the `max_size` most frequent are all
-    zeros, and so are new ones. Results are float32 [values].
+    The most frequent value has the first place. A list has a 1 for each of its items. Values that
+    are missing, new, occur fewer than `min_count` times or are not among the `max_size` most
+    frequent become all zeros. Results are float32 [values].
     """
 
     kind = "one_hot"
@@ -67,10 +67,10 @@ class OneHot(ColumnOperation):
 
 @final
 class CountEncode(ColumnOperation):
-    """Replaces values by how often they occur in the training rows (float32); in lists, items.
+    """Counts of values, or of items of lists, in the training rows, as float32.
 
-    With `how="frequency"` that is a fraction of all values that are not missing. Missing and new
-    values are 0.
+    With `how="frequency"`, results are fractions of all values that are not missing. Missing and
+    new values become 0.
     """
 
     kind = "count_encode"
@@ -96,12 +96,13 @@ class CountEncode(ColumnOperation):
 
 @final
 class TargetEncode(ColumnOperation):
-    """Replaces values by the mean of `target` in the training rows that have them (float32).
+    """The mean of `target` over the training rows with the same value, as float32.
 
-    Means are drawn towards that of all rows, the prior, as `smoothing` more rows with it would do:
-    (sum + smoothing * prior) / (count + smoothing). Missing and new values have the prior. Rows of
-    the training data are dealt out to `folds`, and each sees the means of the other folds only, so
-    that its own target is not among its features. The target is read for fitting only.
+    Means are smoothed towards the prior, the mean of all rows, as if by `smoothing` more rows with
+    that mean: (sum + smoothing * prior) / (count + smoothing). Missing and new values become the
+    prior. Training rows are divided into `folds`, and each row uses the means of the other folds
+    only, so that its own target does not leak into its features. The target is read for fitting
+    only.
     """
 
     kind = "target_encode"
@@ -159,7 +160,7 @@ class TargetEncode(ColumnOperation):
 
 
 def _counted(operation: ColumnOperation, schema: pa.Schema) -> tuple[str, ...]:
-    """Return the columns of an operation, whose values can be counted."""
+    """Return the columns of an operation; raise an error if their values cannot be counted."""
     operation.writes(schema)  # raises for other types
     names = operation.reads(schema)
     for name in names:

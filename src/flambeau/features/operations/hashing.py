@@ -1,4 +1,4 @@
-"""Values as 64-bit ids that need no vocabulary: hashes, and combinations of columns."""
+"""64-bit ids of values without a vocabulary: hashes, and crosses of columns."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -30,12 +30,12 @@ _LARGEST = (1 << 63) - 1
 
 @final
 class Hash(ColumnOperation):
-    """Gives texts and integers an int64 id, by hash; in lists, each item.
+    """Int64 ids of texts and integers, or of items of lists, by hash.
 
-    Texts have the ids that `fb.fit` and the Criteo reader give them: hashes with `salt`, by default
-    the column's name. Integers are their own ids, unless `salt` or `modulo` is given: then they are
+    Texts have the same ids as in `fb.fit` and the Criteo reader: hashes with `salt`, by default the
+    column's name. Integers are their own ids, unless `salt` or `modulo` is given: then they are
     hashed, too. With `modulo` ids are from 0 to `modulo` - 1. Missing values stay missing; with
-    `empty_is_missing` empty texts have no id, either, as in Criteo's logs.
+    `empty_is_missing`, so do empty texts, as in Criteo's logs.
     """
 
     kind = "hash"
@@ -85,14 +85,14 @@ class Hash(ColumnOperation):
         return step
 
     def _together(self, columns: Sequence[pa.Array], salts: Keys) -> list[pa.Array]:
-        """Return the ids of columns of texts of one type, which have few rows."""
+        """Return the ids of columns of texts of one type with few rows."""
         texts, rows = pa.concat_arrays(columns), len(columns[0])
         ids = _below(hash_columns(texts, salts).reshape(-1), self.modulo)
         whole = pa.array(ids, mask=self._left_out(texts))
         return [whole.slice(number * rows, rows) for number in range(len(columns))]
 
     def _left_out(self, values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return which values have no id."""
+        """Return a mask of the values without an id."""
         if self.empty_is_missing and is_text(values.type):
             empty: np.ndarray[Any, np.dtype[np.bool_]] = pc.equal(
                 pc.fill_null(pc.binary_length(plain_column(values)), 0), 0
@@ -103,11 +103,11 @@ class Hash(ColumnOperation):
 
 @final
 class Cross(Operation):
-    """Makes one column of int64 ids of several columns: equal values of all have an equal id.
+    """One column of int64 ids from several columns: rows with equal values have equal ids.
 
-    Ids are those of `crosses=` of `fb.fit`: the name `out` is part of them, and texts are hashed
-    with their column's name. Lists may have one item, or none, which is missing. A row in which a
-    value is missing has no id. With `modulo` ids are from 0 to `modulo` - 1.
+    Ids are the same as those of `crosses=` in `fb.fit`: they depend on the name `out`, and texts
+    are hashed with their column's name. Lists have at most one item; an empty list is a missing
+    value. A row with a missing value has no id. With `modulo` ids are from 0 to `modulo` - 1.
     """
 
     kind = "cross"
@@ -170,7 +170,7 @@ class Cross(Operation):
 
 
 def flat_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of values, or of the items of lists; `TypeError` for lists of lists."""
+    """Return the type of values, or of the items of lists; raise `TypeError` for lists of lists."""
     kind = _decoded(kind)
     if not is_list(kind):
         return kind
@@ -185,7 +185,7 @@ def _decoded(kind: pa.DataType) -> pa.DataType:
 
 
 def _ids(values: pa.Array, salt: str) -> Keys:
-    """Return the hashes of texts, and the bits of integers; any where values are missing."""
+    """Return the hashes of texts, or the bits of integers; arbitrary for missing values."""
     if pa.types.is_null(values.type):
         return np.zeros(len(values), np.int64)
     return hash_texts(values, salt) if is_text(values.type) else keys_of(values)
@@ -197,7 +197,7 @@ def _missing(values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _below(ids: Keys, modulo: int | None) -> Keys:
-    """Return ids from 0 to `modulo` - 1, by their unsigned bits."""
+    """Reduce ids to the range from 0 to `modulo` - 1, as unsigned integers."""
     if modulo is None:
         return ids
     return (ids.view(np.uint64) % np.uint64(modulo)).view(np.int64)

@@ -23,7 +23,7 @@ from flambeau.features.vocabulary import Vocabulary
 
 
 def _files(given: Any) -> Any:
-    """Return the files of paths, also as they are saved; what is in memory as it is."""
+    """Return paths and saved files as `FileData`, and data in memory unchanged."""
     if is_paths(given):
         return as_files(given)
     if isinstance(given, Mapping) and isinstance(given.get("kind"), str):
@@ -37,12 +37,12 @@ def _files(given: Any) -> Any:
 
 @final
 class Join(Operation):
-    """Adds columns of a `table` to each row: those of the table's row with the same key.
+    """Columns of a `table` added to each row, from the table's row with the same key.
 
-    The column `on` is the key, in the rows and in the table. `columns` are those that are added, by
-    default all others, with `prefix` before their names. Rows whose key is missing, or not in the
-    table, have missing values. The table is `fb.files(...)`, a path, a data frame, an Arrow table
-    or a dict of columns; it is read when the pipeline is fitted, and saved with it.
+    The column `on` is the key, in the rows and in the table. `columns` are the columns to add, by
+    default all others, with `prefix` before their names. Rows whose key is missing or not in the
+    table get missing values. The table is `fb.files(...)`, a path, a data frame, an Arrow table or
+    a dict of columns; it is read when the pipeline is fitted, and saved with it.
     """
 
     kind = "join"
@@ -51,7 +51,7 @@ class Join(Operation):
     on: str
     columns: Columns | None = None
     prefix: str = ""
-    #: The columns of the table (base64), for a pipeline that is loaded without it.
+    #: The schema of the table (base64), for a pipeline that is loaded without the table.
     arrow_schema: str | None = Field(default=None, repr=False)
     _schema: pa.Schema | None = PrivateAttr(default=None)
 
@@ -133,7 +133,7 @@ class Join(Operation):
             )
 
     def _added(self) -> tuple[str, ...]:
-        """Return the table's columns that are added."""
+        """Return the table's columns to add."""
         others = [name for name in self._table_schema().names if name != self.on]
         try:
             return tuple(others) if self.columns is None else select(self.columns, others)
@@ -141,7 +141,7 @@ class Join(Operation):
             raise DataError(f"{self}: in the table, {error}") from None
 
     def _table_schema(self) -> pa.Schema:
-        """Return the columns of the table, of which no rows need be read."""
+        """Return the schema of the table, without reading its rows."""
         if self._schema is None:
             if self.arrow_schema is not None:
                 data = base64.b64decode(self.arrow_schema)
@@ -177,7 +177,7 @@ _TABLE = "table"
 
 
 def _family(kind: pa.DataType) -> pa.DataType:
-    """Return one type for all whose values are compared: int64 for integers of any width."""
+    """Return the type in which values are compared: int64 for integers of any width."""
     types = pa.types
     if types.is_dictionary(kind):
         return _family(kind.value_type)
@@ -187,7 +187,7 @@ def _family(kind: pa.DataType) -> pa.DataType:
 
 
 def _lookup(table: pa.ChunkedArray) -> Callable[[pa.Array], Keys]:
-    """Return the function that gives the row of the table for each key; -1 if there is none."""
+    """Return a function that finds the table row of each key, or -1 if there is none."""
     family = _family(table.type)
     vocabulary = Vocabulary(pa.chunked_array(map(_comparable, table.chunks), family))
     unsigned = pa.types.is_uint64(item_type(table.type))
@@ -196,7 +196,7 @@ def _lookup(table: pa.ChunkedArray) -> Callable[[pa.Array], Keys]:
         keys, kind = _comparable(column), item_type(column.type)
         found = vocabulary.places(keys)
         if pa.types.is_integer(kind) and pa.types.is_uint64(kind) != unsigned:
-            # Bits that are a negative number here and one beyond int64 there.
+            # These bits are a negative number on one side and exceed int64 on the other.
             found[pc.less(keys, 0).fill_null(False).to_numpy(zero_copy_only=False)] = -1
         return found
 
@@ -212,7 +212,7 @@ def _comparable(column: pa.Array) -> pa.Array:
 
 
 def _repeated(keys: pa.ChunkedArray) -> Any:
-    """Return a key that is there several times; None if there is none."""
+    """Return a key that occurs several times; None if there is none."""
     values = pa.chunked_array(map(_comparable, keys.chunks), _family(keys.type)).combine_chunks()
     numbers = keys_of(values)
     order = np.argsort(numbers, kind="stable")

@@ -1,4 +1,4 @@
-"""Operations on numbers: missing ones, ranges, scales and buckets."""
+"""Operations on numbers: missing values, ranges, scales and buckets."""
 
 import math
 from collections.abc import Callable
@@ -47,11 +47,11 @@ Convert = Callable[[pa.Array], pa.Array]
 
 @final
 class FillMissing(ColumnOperation):
-    """Replaces missing values: nulls and, of floats, NaN. Columns keep their types.
+    """Replacement of missing values: nulls and, in floats, NaN. Columns keep their types.
 
-    They become `value`, which must fit the columns, or with a `strategy` the mean, the median or
-    the most frequent value of each column in the training rows. Mean and median of integers are
-    rounded to an integer, halves to the even one. Of equally frequent values the least is taken.
+    They become `value`, which must fit the columns, or, with a `strategy`, the mean, the median or
+    the most frequent value of each column in the training rows. The mean and median of integers are
+    rounded to an integer, halves to even. Among equally frequent values the least is used.
     """
 
     kind = "fill_missing"
@@ -104,17 +104,17 @@ class FillMissing(ColumnOperation):
         if self.strategy is None:
             return self.value
         value = state[name]["value"][0].as_py()
-        # The column may have been one of floats in the training rows.
+        # The column may have held floats in the training rows.
         return round(value) if pa.types.is_integer(kind) else value
 
 
 @final
 class Clip(ColumnOperation):
-    """Replaces numbers below `low` by `low`, and those above `high` by `high`.
+    """Limits of numbers: those below `low` become `low`, those above `high` become `high`.
 
-    Columns keep their types, and missing numbers stay missing. For integers, a bound such as 0.5
-    is that of the integers within the range: 1 for `low`, 0 for `high`. For floats, it is the
-    nearest float of their type.
+    Columns keep their types, and missing numbers stay missing. For integers, a bound such as 0.5 is
+    rounded into the range: 1 for `low`, 0 for `high`. For floats, it is rounded to the nearest
+    float of their type.
     """
 
     kind = "clip"
@@ -167,7 +167,7 @@ class Clip(ColumnOperation):
 
 @final
 class Log(ColumnOperation):
-    """Replaces numbers x by log(1 + max(x, 0)), as float32. Missing ones become 0."""
+    """The logarithm log(1 + max(x, 0)) of numbers x, as float32. Missing numbers become 0."""
 
     kind = "log"
 
@@ -204,10 +204,10 @@ def _logarithms(column: pa.Array) -> pa.Array:
 
 @final
 class Normalize(ColumnOperation):
-    """Scales numbers by those of the training rows, as float32. Missing ones stay missing.
+    """Numbers scaled by statistics of the training rows, as float32. Missing ones stay missing.
 
-    "standard" gives them the mean 0 and the standard deviation 1; "min_max" the least 0 and the
-    greatest 1. Columns whose numbers are all the same become 0.
+    "standard" scales the training rows to mean 0 and standard deviation 1; "min_max" to the range
+    from 0 to 1. Columns whose numbers are all the same become 0.
     """
 
     kind = "normalize"
@@ -237,7 +237,7 @@ class Normalize(ColumnOperation):
         return convert
 
     def _scaling(self, name: str, moments: dict[str, Any]) -> tuple[float, float, float]:
-        """Return what to multiply numbers with, then to subtract, then to divide by."""
+        """Return the factor, the offset to subtract and the divisor, applied in this order."""
         if not moments["count"]:
             return 1.0, 0.0, 0.0
         low, high = moments["min"], moments["max"]
@@ -245,7 +245,7 @@ class Normalize(ColumnOperation):
             raise DataError(
                 f"{self}: column '{name}' has infinite numbers in the training rows; Clip it first"
             )
-        # The difference of two numbers of this size could be infinite.
+        # The difference of two numbers of this size could overflow.
         scale = 0.25 if max(-low, high) > _HUGE else 1.0
         if self.how == "min_max":
             return scale, low * scale, high * scale - low * scale
@@ -257,11 +257,11 @@ _HUGE = 2.0**1000
 
 @final
 class Bucketize(ColumnOperation):
-    """Numbers of buckets, as int64: 0 below the first edge, 1 from it on, and so forth.
+    """Bucket numbers as int64: 0 below the first edge, 1 from the first edge on, and so on.
 
-    `edges` are increasing numbers. With `quantiles`, they are chosen for each column so that there
-    are so many buckets with about the same number of training rows in each; there are fewer if a
-    value is very frequent. Missing numbers become null.
+    `edges` are increasing numbers. With `quantiles`, they are chosen for each column to make this
+    number of buckets, with about the same number of training rows in each; there are fewer buckets
+    if a value is very frequent. Missing numbers become null.
     """
 
     kind = "bucketize"
@@ -313,7 +313,7 @@ class Bucketize(ColumnOperation):
         return tuple(state[name]["edge"].to_pylist()) if name in state else ()
 
     def sizes(self, schema: pa.Schema, state: State) -> dict[str, int]:
-        """Return how many different numbers each result can have."""
+        """Return the number of buckets of each result."""
         return {
             out: len(self._edges(name, state)) + 1 for name, out in self.outputs(schema).items()
         }
@@ -344,7 +344,7 @@ class Threshold(ColumnOperation):
 
 
 def _missing(column: pa.Array, numbers: Array) -> Array | None:
-    """Return which rows are null or NaN; None if there are none."""
+    """Return a mask of the rows that are null or NaN; None if there are none."""
     if numbers.dtype.kind != "f":
         return nulls_of(column)
     missing: Array = np.isnan(numbers)

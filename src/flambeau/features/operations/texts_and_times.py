@@ -1,4 +1,4 @@
-"""Parts of texts and of times."""
+"""Operations that split texts, and extract parts of times."""
 
 import functools
 import re
@@ -44,10 +44,10 @@ Unit = Literal["s", "ms", "us", "ns"]
 
 @final
 class SplitText(ColumnOperation):
-    """Makes lists of texts: what is between separators, without the white space around it.
+    """Lists of the texts between separators, without surrounding white space.
 
-    Empty items are left out, so an empty text is an empty list; of a missing one, the list is
-    missing. With `max_items` lists have the first items only.
+    Empty items are left out, so an empty text becomes an empty list; a missing text becomes a
+    missing list. With `max_items`, lists keep the first items only.
     """
 
     kind = "split_text"
@@ -69,7 +69,7 @@ class SplitText(ColumnOperation):
         kept = pc.not_equal(items, "").to_numpy(zero_copy_only=False)
         lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
         ends = np.cumsum(lengths, dtype=np.int64)
-        # How many items are kept before each one, and before the first one of its list.
+        # The number of items kept before each one, and before the first one of its list.
         before = np.concatenate([[0], np.cumsum(kept)])
         if self.max_items is not None:
             rank = before[:-1] - np.repeat(before[ends - lengths], lengths)
@@ -103,14 +103,14 @@ _OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 
 @final
 class DateParts(Operation):
-    """Makes int64 columns of parts of times, such as the hour and the weekday.
+    """Int64 columns of parts of times, such as the hour and the weekday.
 
     Times are integers since 1970 in `unit`, timestamps, dates, or ISO texts such as
-    `2024-05-31T13:00:00Z`; without a time zone of their own they are UTC. Parts are those in UTC or
-    in `timezone`; dates have none. Monday is weekday 0, and weeks are those of ISO 8601. Missing
-    times and empty texts have no parts. Results are named like the parts, with several columns
-    `{column}_{part}`; `out` is another pattern, in which `{}` is the part, or a name for each part
-    of each column.
+    `2024-05-31T13:00:00Z`; times without a time zone are in UTC. Parts are computed in UTC or in
+    `timezone`, which does not apply to dates. Monday is weekday 0, and weeks are those of ISO 8601.
+    Missing times and empty texts have null parts. Results are named after the parts, or
+    `{column}_{part}` for several columns; `out` is another pattern, in which `{}` is the part, or a
+    name for each part of each column.
     """
 
     kind = "date_parts"
@@ -194,7 +194,7 @@ class DateParts(Operation):
         return step
 
     def _local_times(self, column: pa.Array) -> pa.Array:
-        """Return timestamps in seconds without a time zone, as clocks in the time zone show."""
+        """Return local times in the time zone, as timestamps in seconds without a time zone."""
         seconds = _seconds(column, self.unit)
         _require_between(seconds, _FIRST, _LAST, f"years 1 to 9999; is unit='{self.unit}' right?")
         if self.timezone is not None and _form(column.type) != "date":
@@ -223,7 +223,7 @@ _PARTS: dict[Part, Callable[[pa.Array], pa.Array]] = {
 
 
 def _offsets(seconds: pa.Array, zone: str) -> int | pa.Array:
-    """Return how many seconds the clocks in a time zone are ahead of UTC at each time."""
+    """Return the UTC offset of a time zone at each time, in seconds."""
     if zone == "UTC":
         return 0
     if (fixed := _OFFSET.fullmatch(zone)) is not None:
@@ -239,10 +239,10 @@ def _offsets(seconds: pa.Array, zone: str) -> int | pa.Array:
 
 @functools.cache
 def _changes(zone: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return from when on a time zone has which offset: seconds since 1970, and ahead of UTC.
+    """Return the starts (seconds since 1970) and values (seconds) of a time zone's UTC offsets.
 
-    Arrow's own offsets are rounded to minutes, and wrong after 2037. Before 1840, there was no
-    change, and never two in less than three days.
+    Arrow's own offsets are rounded to minutes, and wrong after 2037. There was no change before
+    1840, and there are never two within three days.
     """
     known, epoch, step = zoneinfo.ZoneInfo(zone), datetime(1970, 1, 1, tzinfo=UTC), 3 * 86_400
 
@@ -264,7 +264,7 @@ def _changes(zone: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 
 def _form(kind: pa.DataType) -> Literal["text", "date", "timestamp", "integer", "null"] | None:
-    """Return how a column holds times; None if it cannot."""
+    """Return the form in which a column holds times; None if it cannot."""
     types = pa.types
     if types.is_dictionary(kind):
         return _form(kind.value_type)
@@ -304,7 +304,7 @@ _ZONED = r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 
 
 def _parsed(texts: pa.Array) -> pa.Array:
-    """Return the seconds since 1970 of ISO texts; those of empty ones are missing."""
+    """Return the seconds since 1970 of ISO texts; null for empty texts."""
     nothing = pa.scalar(None, pa.string())
     texts = pc.utf8_trim_whitespace(texts.cast(pa.string()))
     texts = pc.if_else(pc.equal(texts, ""), nothing, texts)

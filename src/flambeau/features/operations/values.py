@@ -1,4 +1,4 @@
-"""Values in the place of others."""
+"""Replacement of values by other values."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self, final
@@ -28,7 +28,7 @@ _KEEP = "keep"
 
 
 def _pairs(given: Any) -> Any:
-    """Return the pairs of a mapping: in JSON, keys could be texts only."""
+    """Return the pairs of a mapping, since keys in JSON can only be texts."""
     if not isinstance(given, Mapping | list | tuple):
         raise ValueError("give a dict such as {'old': 'new'}")
     return tuple(given.items()) if isinstance(given, Mapping) else given
@@ -36,11 +36,11 @@ def _pairs(given: Any) -> Any:
 
 @final
 class MapValues(ColumnOperation):
-    """Replaces texts, integers or booleans by the values that `mapping` gives for them.
+    """Replacement of texts, integers or booleans by the values that `mapping` has for them.
 
     The values of the mapping are of one type, or None for null. A value that the mapping lacks
-    becomes `default`, or null if that is None. With "keep" it stays as it is, and so does the type
-    of the column, which all values of the mapping must fit. Missing values stay missing.
+    becomes `default`, or null if that is None. With "keep", it stays unchanged, and so does the
+    type of the column, which all values of the mapping must fit. Missing values stay missing.
     """
 
     kind = "map_values"
@@ -102,7 +102,7 @@ class MapValues(ColumnOperation):
         found, target = plain_type(kind), self.type_of(kind)
         if pa.types.is_null(found):
             return lambda column: pa.nulls(len(column), target)
-        # A key that the type does not have occurs in no row.
+        # A key that does not fit the type occurs in no row.
         pairs = [(key, value) for key, value in self.mapping if fits(key, found)]
         vocabulary = Vocabulary(pa.chunked_array([pa.array([key for key, _ in pairs], found)]))
         results = [*(value for _, value in pairs), None if self._is_kept else self.default]

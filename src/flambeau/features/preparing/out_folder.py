@@ -10,7 +10,7 @@ from flambeau.errors import DataError
 
 @contextmanager
 def writing_to(out: Path) -> Iterator[None]:
-    """Raise what the operating system refuses, such as space, as a `DataError` that says so."""
+    """Convert operating system errors, such as a full disk, to a `DataError` with the reason."""
     try:
         yield
     except OSError as error:

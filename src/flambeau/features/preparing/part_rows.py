@@ -1,7 +1,7 @@
-"""The rows of a part of the data for each subset of the split, in batches that are not too small.
+"""The rows of a part of the data for each subset of the split, in batches of sufficient size.
 
-Files may have few rows each. Their batches are put together, as far as nobody must know of each row
-which one of its file it is.
+Files may have few rows each. Their batches are combined, unless the position of each row in its
+file is needed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,22 +16,22 @@ from flambeau.data.source import StreamedSource
 from flambeau.features.operation import TrainingRows
 from flambeau.features.splits import SUBSETS, TRAIN, Assign
 
-#: Batches of so many rows are large enough: the work on a batch outweighs that of beginning it.
+#: Rows of a batch that is large enough: its work outweighs the fixed cost of a batch.
 BATCH_ROWS = 1 << 13
 
-#: Called with numbers of rows that were read.
+#: A function that is called with numbers of rows read.
 OnRows = Callable[[int], None]
-#: Rows of one subset; `TrainingRows` says where the first one is among the training rows.
+#: Rows of one subset; `TrainingRows` is the position of the first one in the training rows.
 SubsetRows = tuple[int, pa.RecordBatch, TrainingRows]
 
 
 @final
 @dataclass(frozen=True)
 class PartRows:
-    """Reads parts of a source whose rows are divided into subsets.
+    """A reader of parts of a source whose rows are divided into subsets.
 
-    Without `assign`, all rows are to train on. With `by_shard`, training rows in a batch are of one
-    shard and follow each other there.
+    Without `assign`, all rows are training rows. With `by_shard`, the training rows of a batch are
+    consecutive rows of one shard.
     """
 
     source: StreamedSource
@@ -39,7 +39,7 @@ class PartRows:
     by_shard: bool
 
     def read(self, part: Part, wanted: Sequence[int], on_rows: OnRows) -> Iterator[SubsetRows]:
-        """Return the rows of a part in the subsets that are wanted, in order within each."""
+        """Return the rows of a part in the wanted subsets, in order within each."""
         waiting = {subset: _Waiting() for subset in wanted}
         for number in range(part.first, part.last):
             for subset, records, place in self._shard(number, on_rows):
@@ -51,7 +51,7 @@ class PartRows:
             yield from rows.all(subset)
 
     def _shard(self, number: int, on_rows: OnRows) -> Iterator[SubsetRows]:
-        """Return the rows of a shard by subsets."""
+        """Return the rows of a shard by subset."""
         source, first, training = self.source, 0, 0
         for batch in source.read(source.shards()[number], source.schema.names):
             on_rows(batch.num_rows)
@@ -64,7 +64,7 @@ class PartRows:
 def _subsets(
     batch: pa.RecordBatch, assign: Assign | None, number: int, first: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Return the rows of each subset, if it has any."""
+    """Return the rows of each subset that has any."""
     if not batch.num_rows:
         return
     if assign is None:
@@ -91,7 +91,7 @@ class _Waiting:
     def add(
         self, subset: int, records: pa.RecordBatch, place: TrainingRows
     ) -> Iterator[SubsetRows]:
-        """Add a batch; return what is large enough then."""
+        """Add a batch; return the waiting rows if there are enough for a batch."""
         if not self.batches:
             self.place = place
         self.batches.append(records)
@@ -100,7 +100,7 @@ class _Waiting:
             yield from self.all(subset)
 
     def all(self, subset: int) -> Iterator[SubsetRows]:
-        """Return what waits, as one batch."""
+        """Return the waiting rows as one batch."""
         place, first = self.place, 0
         for records in _together(self.batches):
             yield subset, records, TrainingRows(place.shard, place.first + first)

@@ -1,9 +1,9 @@
 """The work of a preparation, in pieces that any process can do: gather, finish, transform.
 
 Statistics are gathered from parts of the rows into files, and each is finished from its files; then
-parts of the rows become files of features. A piece depends only on what the `Preparation` says and
-on files in its folders, and its own files are there as a whole or not at all: pieces can be
-repeated, and done in any order and by any process.
+parts of the rows are transformed into files of features. A piece depends only on the `Preparation`
+and on files in its folders, and writes its own files atomically: pieces can be repeated, and done
+in any order and by any process.
 """
 
 import json
@@ -31,7 +31,7 @@ from flambeau.features.stored_state import StoredState, write_pieces
 from flambeau.features.summaries.part_summary import PartSummary
 from flambeau.features.summaries.summary_plan import SummaryPlan
 
-#: Pieces at most that statistics are gathered in: each has files of its own.
+#: Limit on the pieces in which statistics are gathered: each has files of its own.
 GATHERED = 128
 
 
@@ -47,10 +47,10 @@ class Step:
 @final
 @dataclass(frozen=True)
 class Preparation:
-    """What to prepare: rows, cut into `parts`, and the operations on them.
+    """A preparation: rows, divided into `parts`, and the operations on them.
 
-    Features go to the folder `out`, what is needed on the way to `work`. `memory` is for the
-    statistics of one process.
+    Features are written to the folder `out`, and intermediate files to `work`. `memory` is in
+    bytes, for the statistics of one process.
     """
 
     source: StreamedSource
@@ -62,7 +62,7 @@ class Preparation:
     memory: int
 
     def steps(self) -> list[Step]:
-        """Return the steps in order: two for each pass over the rows, and the last."""
+        """Return the steps in order: two for each pass over the rows, and the transformation."""
         found = []
         for number in range(len(self._passes)):
             found.append(Step("gather", number, len(self._gathered)))
@@ -70,14 +70,14 @@ class Preparation:
         return [*found, Step("transform", 0, len(self.parts))]
 
     def rows_of(self, step: Step, piece: int) -> int:
-        """Return how many rows a piece of the work reads."""
+        """Return the number of rows that a piece of the work reads."""
         if step.kind == "finish":
             return 0
         parts = self._gathered[piece] if step.kind == "gather" else self.parts[piece : piece + 1]
         return sum(part.rows or 0 for part in parts)
 
     def do(self, step: Step, piece: int, on_rows: OnRows) -> None:
-        """Do a piece of the work, and leave a mark that it is done."""
+        """Do a piece of the work, and mark it as done."""
         work = {"gather": self._gather, "finish": self._finish, "transform": self._transform}
         result = work[step.kind](step.stage, piece, on_rows)
         write_atomically(self._mark(step, piece), json.dumps(result).encode())
@@ -87,7 +87,7 @@ class Preparation:
         return self._mark(step, piece).exists()
 
     def result(self, step: Step, piece: int) -> dict[str, int]:
-        """Return what a piece has counted: the rows of each subset of the split."""
+        """Return the counts of a piece: the rows of each subset of the split."""
         found: dict[str, int] = json.loads(self._mark(step, piece).read_bytes())
         return found
 
@@ -97,12 +97,12 @@ class Preparation:
 
     @cached_property
     def summary_plan(self) -> SummaryPlan:
-        """Which columns are summarized, once the statistics of operations are finished."""
+        """The plan of summaries, available once the statistics of operations are finished."""
         rows = sum(part.rows or 0 for part in self.parts)
         return SummaryPlan.of(self.operations, self.states(), self.source.schema, rows)
 
     def summary_file(self, piece: int) -> Path:
-        """Return the file with the summaries of a part, which is there once it is transformed."""
+        """Return the file with the summaries of a part, which exists once it is transformed."""
         return self.work / f"summary-{piece:06}.arrow"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -113,11 +113,11 @@ class Preparation:
 
     @cached_property
     def _gathered(self) -> list[tuple[Part, ...]]:
-        """The parts that are gathered in one go: values that occur in several are counted once."""
+        """The groups of parts that are gathered together: their common values are stored once."""
         size = -(-len(self.parts) // GATHERED)
         return [self.parts[first : first + size] for first in range(0, len(self.parts), size)]
 
-    # A pass fits the operations with some numbers; that of a split, if it needs one, is the first.
+    # The numbers of the operations that each pass fits; None for a split's pass, which is first.
 
     @cached_property
     def _passes(self) -> list[list[int] | None]:
@@ -132,7 +132,7 @@ class Preparation:
         return [(0, name, each) for name, each in self.split.statistics(self.source.schema).items()]
 
     def _stage(self, number: int) -> tuple[FitStage, PartRows]:
-        """Return a pass, and the rows that it sees: those of the training part only."""
+        """Return a pass, and a reader of its rows: only training rows, once the split is known."""
         if number not in self._stages:
             self._stages.clear()  # a pass is done before the next one begins
             self._stages[number] = self._new_stage(number)
@@ -152,7 +152,7 @@ class Preparation:
 
     @cached_property
     def _bound(self) -> tuple[BoundPipeline, PartRows]:
-        """The fitted pipeline, and the rows for it."""
+        """The fitted pipeline, and a reader of the rows for it."""
         self._stages.clear()
         split, states = self._states(len(self._passes))
         bound = BoundPipeline(self.operations, [s or {} for s in states], self.source.schema)
@@ -166,7 +166,7 @@ class Preparation:
         return None if self.split is None else self.split.bind(self.source.shards(), state)
 
     def _states(self, before: int) -> tuple[State, list[State | None]]:
-        """Return the statistics of the split and of each operation, from the passes before one."""
+        """Return the statistics of the split and each operation, from the first `before` passes."""
         files: dict[int | None, dict[str, Path]] = {}
         for stage, numbers in enumerate(self._passes[:before]):
             for index, (number, name, _) in enumerate(self._statistics(stage)):
@@ -183,7 +183,7 @@ class Preparation:
         """Gather all statistics of a pass from some parts of the rows."""
         wanted, reader = self._stage(stage)
         folder = self.work / f"gathered-{stage}-{piece:06}"
-        shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed
         folder.mkdir()
         rows = (
             (dict(zip(records.schema.names, records.columns, strict=True)), place)
@@ -195,7 +195,7 @@ class Preparation:
         return {}
 
     def _finish(self, stage: int, piece: int, on_rows: OnRows) -> dict[str, int]:
-        """Make one statistic of what was gathered from all parts."""
+        """Finish one statistic from the files gathered from all parts."""
         _, _, statistic = self._statistics(stage)[piece]
         folders = [self.work / f"gathered-{stage}-{n:06}" for n in range(len(self._gathered))]
         files = [path for folder in folders for path in sorted(folder.glob(f"{piece:04}-*"))]

@@ -1,13 +1,13 @@
-"""A prepared folder: files of features to train on, to validate and to test, and their pipeline.
+"""A prepared folder: files of features for training, validation and test, and their pipeline.
 
-out/prepared.json         what it was made of, and how many rows each subset has
-out/preparation.json      what its preparation took: seconds, rows per second and memory by stage
+out/prepared.json         digests of its inputs, and the number of rows of each subset
+out/preparation.json      cost of its preparation: seconds, rows per second and memory by stage
 out/pipeline/             the fitted pipeline
-out/statistics.json       what is known of each column
-out/report.html           the same as a page, if it was asked for
+out/statistics.json       statistics of each column
+out/report.html           the same as a page, if requested
 out/train/*.parquet       features; also valid/ and test/
-out/.flambeau-work/       what was done so far, while it is being prepared
-out/.flambeau-rows/       rows of a Spark DataFrame or Ray Dataset, meanwhile
+out/.flambeau-work/       intermediate files, while it is being prepared
+out/.flambeau-rows/       rows of a Spark DataFrame or Ray Dataset, until they are prepared
 """
 
 import hashlib
@@ -50,23 +50,23 @@ from flambeau.observe import Event, Observer, Observers
 from flambeau.observe.stages import StageRecord
 
 PIPELINE = "pipeline"
-#: The file that says what a preparation took.
+#: The file with the cost of a preparation.
 TAKEN = "preparation.json"
 WORK = ".flambeau-work"
-#: In the folder of the work: what it is for.
+#: In the work folder: the identity of the preparation.
 IDENTITY = "identity.json"
 ROWS = ".flambeau-rows"
-#: Rows that become one file, if shards are not larger.
+#: Rows that become one file, unless shards are larger.
 PART_ROWS = 1 << 18
 
 
 @final
 @dataclass(frozen=True)
 class Prepared:
-    """Features in a folder; `train`, `valid` and `test` are what `fb.fit` takes.
+    """Features in a folder; pass `train`, `valid` and `test` to `fb.fit`.
 
-    `stages` are what the stages of the preparation took, and `sizes` how many different numbers
-    each column of numbered values can have, 0 included.
+    `stages` has the cost of each stage of the preparation, and `sizes` the number of distinct ids
+    of each id column, including 0.
     """
 
     folder: Path
@@ -76,29 +76,29 @@ class Prepared:
 
     @property
     def summary(self) -> dict[str, float | int | None]:
-        """What all stages took: `seconds`, `rows_per_second` and `peak_bytes`."""
+        """The cost of all stages: `seconds`, `rows_per_second` and `peak_bytes`."""
         return summary_of(self.stages, sum(self.rows.values()))
 
     @property
     def train(self) -> str:
-        """The features to train on."""
+        """The features for training."""
         found = self._subset("train")
         assert found is not None
         return found
 
     @property
     def valid(self) -> str | None:
-        """The features to validate with; None if the split has none."""
+        """The features for validation; None if the split has none."""
         return self._subset("valid")
 
     @property
     def test(self) -> str | None:
-        """The features to test with; None if the split has none."""
+        """The features for testing; None if the split has none."""
         return self._subset("test")
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """What is known of each column, as in `statistics.json`."""
+        """The statistics of each column, as in `statistics.json`."""
         return read_statistics(self.folder)
 
     def report(self, path: str | os.PathLike[str] | None = None) -> Path:
@@ -122,8 +122,9 @@ def prepare_folder(
 ) -> Prepared:
     """Fit operations and write the features of all rows to a folder; `run` does the work.
 
-    What an earlier call has done there is used if it was for the same operations and data. Files
-    tell whether they have changed, unless a `data_digest` does. The observer is sent the progress.
+    The work of an earlier call there is reused if it was for the same operations and data. Changed
+    data are detected by `data_digest` or, without one, by the files themselves. The observer
+    receives the progress.
     """
     observer = observer or Observers([])
     _check(source, operations, split)
@@ -131,7 +132,7 @@ def prepare_folder(
     work = out / WORK
     _begin(out, identity)
     if (out / PREPARED).exists():
-        shutil.rmtree(work, ignore_errors=True)  # what a call that was killed has left
+        shutil.rmtree(work, ignore_errors=True)  # left by a call that was killed
         return open_prepared(out)
     shards = source.shards()
     reading, done = (source, 0) if split is not None and split.reads else fuse(source, operations)
@@ -168,7 +169,7 @@ def prepare_folder(
 
 
 def _check(source: StreamedSource, operations: Sequence[Operation], split: Split | None) -> None:
-    """Find mistakes that the columns and files show, before an earlier preparation is removed."""
+    """Raise errors that columns and files reveal, before an earlier preparation is removed."""
     passes(operations, source.schema)
     tables_of(operations, source.schema)
     if split is not None:
@@ -178,7 +179,7 @@ def _check(source: StreamedSource, operations: Sequence[Operation], split: Split
 
 
 def _describe(job: Preparation, read_with: Sequence[Operation], rows: dict[str, int]) -> None:
-    """Write what is known of each column."""
+    """Write the statistics of each column."""
     summaries = merge_summaries(map(job.summary_file, range(len(job.parts))))
     values = statistics_of(
         job.summary_plan,
@@ -191,7 +192,7 @@ def _describe(job: Preparation, read_with: Sequence[Operation], rows: dict[str, 
 
 
 def open_prepared(folder: Path) -> Prepared:
-    """Return the features in a folder that is complete."""
+    """Return the features in a completely prepared folder."""
     try:
         values = json.loads((folder / PREPARED).read_bytes())
     except FileNotFoundError:
@@ -204,7 +205,7 @@ def open_prepared(folder: Path) -> Prepared:
 
 
 def _remove_partial(out: Path) -> None:
-    """Remove what processes that were killed have left of files that are not complete."""
+    """Remove incomplete files that killed processes left behind."""
     for name in SUBSETS:
         for path in (out / name).glob(".*"):
             path.unlink()
@@ -237,9 +238,10 @@ def _record(values: dict[str, Any]) -> StageRecord:
 
 
 def _begin(out: Path, identity: dict[str, Any]) -> None:
-    """Make the folder ready: keep what belongs to this preparation, remove what does not.
+    """Set up the folder: keep files of this preparation, and remove all others.
 
-    It may be killed anywhere. What belongs to no preparation is removed by the next call.
+    The process may be killed at any point. The next call removes files that belong to no
+    preparation.
     """
     asked = out / WORK / IDENTITY
     for path in (out / PREPARED, asked):
@@ -263,7 +265,7 @@ def require_own(out: Path) -> None:
     """Raise an error if a folder has files that no preparation has written."""
     if (out / PREPARED).exists() or (out / WORK / IDENTITY).exists() or not out.exists():
         return
-    # A preparation that was killed as it began leaves no more than these.
+    # A preparation that was killed at its start leaves only these.
     if any(path.name not in (ROWS, WORK) for path in out.iterdir()):
         raise DataError(
             f"{out} has files that are no prepared features; give another folder as out="
@@ -292,7 +294,7 @@ def identity_of(
     split: Split | None,
     data_digest: str | None = None,
 ) -> dict[str, Any]:
-    """Return what the features are made of, in plain values: digests of the data and operations."""
+    """Return what identifies the features: digests of the data, operations and split."""
     columns = [[field.name, str(field.type)] for field in source.schema]
     return {
         "data": _digest([data_digest or _rows_of(source), columns]),
@@ -302,7 +304,7 @@ def identity_of(
 
 
 def _rows_of(source: StreamedSource) -> Any:
-    """Return what tells the rows from others: files with their times, or a digest of all values."""
+    """Return what identifies the rows: files with sizes and times, or a digest of all values."""
     return source.digest() if isinstance(source, TableSource) else _files_of(source)
 
 
@@ -317,7 +319,7 @@ def _digest(values: Any) -> str:
 
 
 def _size(path: str) -> tuple[int, ...]:
-    """Return size and time of a local file; nothing for what is elsewhere."""
+    """Return the size and time of a local file; an empty tuple for remote files."""
     if not os.path.exists(path):
         return ()
     status = os.stat(path)

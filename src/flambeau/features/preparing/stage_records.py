@@ -1,4 +1,4 @@
-"""What the stages of a preparation took, kept in a file while it is interrupted and resumed."""
+"""The cost of the stages of a preparation, kept in a file across interruptions."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from flambeau.observe.stages import StageRecord, rate
 
 @final
 class StageRecords:
-    """The records of stages by title, in a file; what a stage took in several calls adds up."""
+    """The records of stages by title, in a file; the cost of a stage in several calls adds up."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -20,7 +20,7 @@ class StageRecords:
         self._records = {each["stage"]: StageRecord(**each) for each in found}
 
     def add(self, record: StageRecord) -> None:
-        """Add what a stage has taken in this call."""
+        """Add the cost of a stage in this call."""
         before = self._records.get(record.stage)
         if before is not None:
             record = replace(
@@ -39,7 +39,7 @@ class StageRecords:
 
 
 def summary_of(stages: Sequence[StageRecord], rows: int) -> dict[str, float | int | None]:
-    """Return what all stages took: seconds, rows per second, and the largest memory of one."""
+    """Return the cost of all stages: seconds, rows per second, and the peak memory of any stage."""
     seconds = sum(stage.seconds for stage in stages)
     return {
         "seconds": seconds,

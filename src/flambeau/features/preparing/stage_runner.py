@@ -1,4 +1,4 @@
-"""The steps of a preparation, one after the other, with their progress and what they took."""
+"""The steps of a preparation, one after the other, with their progress and cost."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -14,7 +14,7 @@ from flambeau.observe.stages import Stage, StageRecord, Stages
 @final
 @dataclass(frozen=True)
 class Todo:
-    """The pieces of a step that are not done yet; `number` counts the steps from 1 on."""
+    """The pieces of a step that are not done yet; `number` counts the steps from 1."""
 
     number: int
     step: Step
@@ -25,14 +25,14 @@ class Todo:
 
 @final
 class Progress:
-    """Reports steps one after the other, and records what each has taken."""
+    """A reporter of steps, one after the other, which records the cost of each."""
 
     def __init__(self, stages: Stages, records: StageRecords) -> None:
         self._stages, self._records = stages, records
         self._open = ExitStack()
 
     def begin(self, todo: Todo) -> Stage:
-        """Report that a step begins, and the one before is over."""
+        """Report that a step begins, and that the previous one has ended."""
         self.end()
         stage = self._open.enter_context(
             self._stages.stage(todo.title, todo.rows, len(todo.pieces), number=todo.number)
@@ -41,11 +41,11 @@ class Progress:
         return stage
 
     def end(self) -> None:
-        """Report that the step is over."""
+        """Report that the step has ended."""
         self._open.close()
 
 
-#: Does all pieces of steps, those of one step in any order, and reports how far it is.
+#: A function that does all pieces of steps, those of one step in any order, with progress.
 Runner = Callable[[Preparation, Sequence[Todo], Progress], None]
 
 _TITLES = {
@@ -64,7 +64,7 @@ def run_steps(
     *,
     quiet_seconds: float = 0.0,
 ) -> tuple[StageRecord, ...]:
-    """Do what is missing of some steps; return what each took, in all calls together."""
+    """Do the missing pieces of steps; return the cost of each, over all calls."""
     records = StageRecords(job.work / RECORDS)
     todo = [_missing(job, steps, number) for number in range(len(steps))]
     todo = [each for each in todo if each.pieces]
@@ -86,9 +86,9 @@ def _missing(job: Preparation, steps: Sequence[Step], number: int) -> Todo:
 
 
 def title_of(step: Step, steps: Sequence[Step]) -> str:
-    """Return what a step does, for people; passes over the rows are counted if there are several.
+    """Return the title of a step; passes over the rows are numbered if there are several.
 
-    `gather statistics 2`
+    For example: `gather statistics 2`
     """
     title = _TITLES.get(step.kind, step.kind)
     several = sum(other.kind == step.kind for other in steps) > 1

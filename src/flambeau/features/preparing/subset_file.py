@@ -10,19 +10,19 @@ import pyarrow.parquet as pq
 
 from flambeau.features.statistics.kernels import uniform_of_rows
 
-#: Rows of a row group in files of features: small enough that loaders deal them out evenly.
+#: Rows of a row group in files of features: small enough that loaders distribute them evenly.
 GROUP_ROWS = 1 << 16
-#: Rows that are shuffled together, and so are in memory, if they have no more bytes than this.
+#: Limits, in rows and bytes, on the rows that are shuffled together, and so are in memory.
 WINDOW_ROWS = 4 * GROUP_ROWS
 WINDOW_BYTES = 256 << 20
 
 
 @final
 class SubsetFile:
-    """Rows of features that become a Parquet file, a window at a time.
+    """A Parquet file of features, written a window of rows at a time.
 
-    With `shuffled`, a seed, rows change places within a window, since rows of a log that are near
-    each other are alike. The file is there as a whole, once it is closed, or not at all.
+    With `shuffled`, a seed, rows are shuffled within a window, since neighboring rows of a log are
+    alike. The file exists, complete, only once it is closed.
     """
 
     def __init__(self, target: Path, shuffled: int | None) -> None:
@@ -32,7 +32,7 @@ class SubsetFile:
         self._writer: pq.ParquetWriter | None = None
         self._batches: list[pa.RecordBatch] = []
         self._waiting = self._bytes = 0
-        #: How many rows it has so far.
+        #: Number of rows written so far.
         self.rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -47,7 +47,7 @@ class SubsetFile:
             self._write(self._waiting)
 
     def close(self) -> None:
-        """Write the rest, and give the file its name."""
+        """Write the remaining rows, and rename the file to its final name."""
         if self._waiting:
             self._write(self._waiting)
         assert self._writer is not None
@@ -55,7 +55,7 @@ class SubsetFile:
         self._partial.replace(self._target)
 
     def _write(self, rows: int) -> None:
-        """Write the first rows of those that wait."""
+        """Write the first `rows` of the waiting rows."""
         table = pa.Table.from_batches(self._batches)
         rest = table.slice(rows)
         table = table.slice(0, rows)
@@ -72,6 +72,6 @@ class SubsetFile:
 
 
 def _taken(table: pa.Table, order: pa.Array) -> pa.Table:
-    """Return rows in another order, with a second copy of one column at a time only."""
+    """Return rows in another order, with a second copy of only one column at a time."""
     columns = [column.combine_chunks().take(order) for column in table.columns]
     return pa.table(columns, schema=table.schema)

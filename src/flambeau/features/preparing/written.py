@@ -1,4 +1,4 @@
-"""Operations, splits and pipelines as a file of features names them: `{name: {arguments}}`."""
+"""Parsers of operations, splits and pipelines in a features file: `{name: {arguments}}`."""
 
 import inspect
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _SPLITS: dict[str, type[Split]] = {each.kind: each for each in (ByFile, ByHash, 
 def operation(value: Any, where: str) -> Operation:
     """Return the operation of `{categorify: {columns: [user], min_count: 2}}`.
 
-    Columns alone may stand for the arguments: `{log: "I1:I13"}`.
+    The arguments may be columns alone: `{log: "I1:I13"}`.
     """
     known = Operation.kinds()
     name, arguments = _name_and_arguments(value, where, known, "log: [price]")
@@ -43,7 +43,7 @@ def split(value: Any, where: str) -> Split:
 
 
 def pipeline(value: Any, where: str) -> Pipeline:
-    """Return the pipeline of ours that `criteo`, or `{criteo: {min_count: 10}}`, names."""
+    """Return the built-in pipeline that `criteo`, or `{criteo: {min_count: 10}}`, names."""
     name, arguments = _name_and_arguments(value, where, _PIPELINES, "criteo: {min_count: 10}")
     if not isinstance(arguments, Mapping):
         raise ConfigError(f"{where}: write the arguments of {name} as 'name: value'")
@@ -62,7 +62,7 @@ def pipeline(value: Any, where: str) -> Pipeline:
 def _name_and_arguments(
     value: Any, where: str, known: Mapping[str, Any], example: str
 ) -> tuple[str, Any]:
-    """Return the one name in a mapping, or the name that stands alone, and its arguments."""
+    """Return the only name in a mapping, or a name without arguments, and the arguments."""
     if isinstance(value, str):
         value = {value: None}
     if not isinstance(value, Mapping) or len(value) != 1:

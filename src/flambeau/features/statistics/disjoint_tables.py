@@ -1,4 +1,4 @@
-"""Tables of one partition made into tables that share no value, none larger than memory allows."""
+"""Tables of one partition, regrouped into tables that share no values and fit into memory."""
 
 import shutil
 import tempfile
@@ -11,12 +11,12 @@ import pyarrow as pa
 from flambeau.features.statistics.partitions import in_partitions
 from flambeau.features.statistics.statistic import Workspace
 
-#: Makes one table of several, each value once.
+#: A function that merges several tables into one, with each value once.
 Merge = Callable[[Sequence[pa.Table]], pa.Table]
 
 #: Tables, the copy that a merge needs, and the result are in memory at once.
 _SHARE = 6
-#: Rows that cannot be told apart by as many hashes belong to very few values.
+#: Limit on repeated division: rows that so many hashes do not separate have very few values.
 _DEEPEST = 6
 
 
@@ -28,10 +28,11 @@ def disjoint_tables(
     again: bool = True,
     depth: int = 1,
 ) -> Iterator[pa.Table]:
-    """Return what `merge` makes of the rows of all tables; no value is in two results.
+    """Return the merged rows of all tables; no value is in two results.
 
-    Tables whose different values exceed the memory are divided by other hashes into files, which
-    keep their order, and these one after the other. With `again`, `merge` takes its results, too.
+    Tables whose distinct values exceed the memory are divided by other hashes into files, which
+    keep their order and are merged one after the other. With `again`, `merge` accepts its own
+    results.
     """
     waiting: list[pa.Table] = []
     size, most = 0, space.memory // _SHARE

@@ -1,8 +1,8 @@
-"""Sums of numbers and of their squares without any rounding: no order of the numbers matters.
+"""Exact sums of numbers and of their squares, which do not depend on the order of numbers.
 
-A sum is a whole number of units: 2**-1074, the least positive float64, for numbers, and the square
-of it for squares. It is held in digits of 32 bits. These are int64 numbers, and may be negative, so
-that additions need not carry.
+A sum is an integer number of units: 2**-1074, the least positive float64, for numbers, and its
+square for squares. It is stored in digits of 32 bits. These are int64 numbers, and may be negative,
+so that additions need not carry.
 """
 
 from fractions import Fraction
@@ -35,7 +35,7 @@ class ExactSums:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it holds."""
+        """Bytes of memory that it holds."""
         return self._sum.nbytes + self._squares.nbytes
 
     def add(self, numbers: Array) -> None:
@@ -50,12 +50,12 @@ class ExactSums:
 
 
 def in_units(total: int) -> Fraction:
-    """Return a sum of numbers that is given as a number of units."""
+    """Convert a sum of numbers from units to a fraction."""
     return Fraction(total, 1 << _UNIT)
 
 
 def in_square_units(total: int) -> Fraction:
-    """Return a sum of squares that is given as a number of units."""
+    """Convert a sum of squares from units to a fraction."""
     return Fraction(total, 1 << (2 * _UNIT))
 
 
@@ -76,7 +76,7 @@ def _add_at(digits: Any, position: Any, magnitude: Any, sign: Any) -> Any:
 
 @inlined
 def _add_one(total: Any, squares: Any, position: Any, magnitude: Any, sign: Any) -> Any:
-    """Add a magnitude times 2**position to the sum, and its square to that of squares."""
+    """Add a magnitude times 2**position to the sum, and its square to the sum of squares."""
     _add_at(total, position, magnitude, sign)
     low, high, plus = magnitude & _LOW, magnitude >> _HALF, np.int64(1)
     _add_at(squares, 2 * position, low * low, plus)
@@ -87,7 +87,7 @@ def _add_one(total: Any, squares: Any, position: Any, magnitude: Any, sign: Any)
 
 @inlined
 def _carry(digits: Any) -> Any:
-    """Leave the digits below 2**32; the highest has the sign of the sum."""
+    """Carry, so that digits are below 2**32; the highest has the sign of the sum."""
     for place in range(digits.size - 1):
         carried = digits[place] >> 32
         digits[place] -= carried << 32

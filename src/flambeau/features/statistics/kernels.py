@@ -1,4 +1,4 @@
-"""Counting and dividing values, compiled."""
+"""Compiled kernels that partition keys, and draw reproducible random numbers."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ Array = np.ndarray[Any, Any]
 
 @kernel
 def partition_of(keys: Any, partitions: int, salt: int, out: Any) -> None:
-    """Write the partition of each key; keys next to each other are in any of them.
+    """Write the partition of each key to `out`; adjacent keys are in unrelated partitions.
 
-    Keys of one partition are in any of those by another salt.
+    Keys of one partition are spread over all partitions by another salt.
     """
     first = mix(np.int64(0x5BD1E995) + np.int64(salt))
     for i in range(keys.size):
@@ -23,7 +23,7 @@ def partition_of(keys: Any, partitions: int, salt: int, out: Any) -> None:
 
 @inlined
 def _uniform(bits: Any) -> Any:
-    """A number from 0 to 1, of which it is no more than 53 bits."""
+    """Return a number from 0 to 1, from the highest 53 bits."""
     return np.float64(bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
@@ -40,14 +40,14 @@ def _uniform_of_rows(seed: Any, shard: Any, first: Any, out: Any) -> None:
 
 
 def uniform_of_keys(seed: int, keys: Array) -> Array:
-    """Return a number from 0 to 1 for each key, the same one each time."""
+    """Return a random, but reproducible, number from 0 to 1 for each key."""
     out = np.empty(keys.size, np.float64)
     _uniform_of_keys(np.uint64(seed), keys, out)
     return out
 
 
 def uniform_of_rows(seed: int, shard: int, first: int, count: int) -> Array:
-    """Return a number from 0 to 1 for each of some rows of a shard, the same one each time."""
+    """Return a random, but reproducible, number from 0 to 1 for each of `count` rows of a shard."""
     out = np.empty(count, np.float64)
     _uniform_of_rows(np.uint64(seed), np.int64(shard), np.int64(first), out)
     return out

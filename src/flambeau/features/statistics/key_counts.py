@@ -1,4 +1,4 @@
-"""How often each of many 64-bit keys occurs."""
+"""Counts of 64-bit keys."""
 
 from typing import Any, final
 
@@ -29,11 +29,11 @@ class KeyCounts:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it holds."""
+        """Bytes of memory that it holds."""
         return self._slots.nbytes
 
     def add(self, keys: Keys) -> Array:
-        """Count keys once each; return for each whether it is the first of its kind (bool)."""
+        """Count keys; return a mask (bool) of those that occur for the first time."""
         new = np.zeros(keys.size, np.bool_)
         done = 0
         while True:
@@ -47,7 +47,7 @@ class KeyCounts:
             self._slots = grown
 
     def counts_of(self, keys: Keys) -> Array:
-        """Return the count of each key (int64), 0 for those that do not occur."""
+        """Return the count of each key (int64), 0 for keys that do not occur."""
         counts = np.empty(keys.size, np.int64)
         _find(keys, self._slots, counts)
         return counts
@@ -71,7 +71,7 @@ def _slot_of(key: Any, slots: Any) -> Any:
 
 @kernel
 def _count(keys: Any, start: int, slots: Any, address: int, used: int, new: Any) -> Any:
-    """Count keys from `start` on until one has no room; return how far it came, and slots used."""
+    """Count keys from `start` until one has no room; return its index, and the slots used."""
     capacity = slots.size // 2
     mask = np.uint64(capacity - 1)
     for i in range(start, keys.size):
@@ -91,7 +91,7 @@ def _count(keys: Any, start: int, slots: Any, address: int, used: int, new: Any)
 
 @kernel
 def _copy(slots: Any, grown: Any) -> None:
-    """Put the entries of a table into a larger one, which is empty."""
+    """Copy the entries of a table into a larger, empty one."""
     for i in range(slots.size // 2):
         if slots[2 * i + 1]:
             slot = _slot_of(slots[2 * i], grown)

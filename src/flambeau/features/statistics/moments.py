@@ -23,9 +23,9 @@ _MOMENTS = pa.schema({**_FIRST, "mean": pa.float64(), "std": pa.float64()})
 class Moments(Statistic):
     """A row for each column: `column`, `count`, and `min`, `max`, `mean` and `std` as float64.
 
-    Nulls and NaN are missing, and not counted; the moments of no numbers are null. The standard
-    deviation is that of the population. Sums are exact, and rounded at the end only, so that it
-    makes no difference how rows are ordered, cut into batches or divided among processes. With
+    Nulls and NaN are missing, and not counted; without numbers, the moments are null. The standard
+    deviation is that of the population. Sums are exact, and rounded at the end only, so that the
+    order of rows, their batches and their division among processes make no difference. With
     infinite numbers the mean is infinite, or NaN if they have both signs, and the deviation NaN.
     """
 
@@ -44,7 +44,7 @@ class Moments(Statistic):
 
 
 def merged_sums(tables: Iterable[pa.Table]) -> dict[str, "Sums"]:
-    """Return the sums of each column, from tables that accumulators gave."""
+    """Return the sums of each column, from the tables of accumulators."""
     merged: dict[str, Sums] = {}
     for table in tables:
         for row in table.to_pylist():
@@ -56,9 +56,9 @@ def merged_sums(tables: Iterable[pa.Table]) -> dict[str, "Sums"]:
 @final
 @dataclass(frozen=True)
 class Sums:
-    """What is known of the numbers of a column; `total` and `squares` are of finite ones.
+    """The sums of a column's numbers; `total` and `squares` are those of finite ones.
 
-    Of no numbers, `low` is infinite and `high` minus infinity.
+    Without numbers, `low` is infinite and `high` minus infinity.
     """
 
     count: int = 0
@@ -90,7 +90,7 @@ class Sums:
         return _square_root(in_square_units(self.squares) / self.count - mean * mean)
 
     def moments(self, name: str) -> dict[str, Any]:
-        """Return its row of the finished statistic."""
+        """Return the column's row of the finished statistic."""
         row = {"column": name, "count": self.count}
         if not self.count:
             return row
@@ -98,13 +98,13 @@ class Sums:
         return {**row, **found}
 
     def partial(self, name: str) -> dict[str, Any]:
-        """Return its row of a table that can be merged with others."""
+        """Return the column's row of a table that can be merged with others."""
         totals = {"total": _as_bytes(self.total), "squares": _as_bytes(self.squares)}
         return {"column": name, "count": self.count, "min": self.low, "max": self.high, **totals}
 
     @staticmethod
     def of(row: Mapping[str, Any]) -> "Sums":
-        """Return the sums of a row that `partial` gave."""
+        """Return the sums of a row that `partial` returned."""
         total, squares = (_as_number(row[name]) for name in ("total", "squares"))
         return Sums(row["count"], row["min"], row["max"], total, squares)
 
@@ -118,7 +118,7 @@ def _as_number(stored: bytes) -> int:
 
 
 def _square_root(square: Fraction) -> float:
-    """Return the root of a number whose float64 may be too large or too small to be one."""
+    """Return the square root of a number that may be outside the range of float64."""
     size = square.numerator.bit_length() - square.denominator.bit_length()
     half = size // 2
     scaled = square / 4**half if half >= 0 else square * 4**-half
@@ -162,7 +162,7 @@ class _ColumnSums:
         if not len(numbers):
             return
         self._count += len(numbers)
-        # Zeros have no sign, or that of the least would depend on the order.
+        # Zeros lose their sign: otherwise that of the least would depend on the order.
         low, high = float(numbers.min()) + 0.0, float(numbers.max()) + 0.0
         self._low, self._high = min(self._low, low), max(self._high, high)
         if math.isinf(low) or math.isinf(high):
@@ -170,7 +170,7 @@ class _ColumnSums:
         self.sums.add(numbers)
 
     def total(self) -> Sums:
-        """Return what was added."""
+        """Return the sums of what was added."""
         return Sums(self._count, self._low, self._high, *self.sums.totals())
 
 

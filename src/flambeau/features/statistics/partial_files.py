@@ -1,4 +1,4 @@
-"""A statistic on its way: gathered in memory, in files beyond a limit, and finished from them."""
+"""A statistic in progress: gathered in memory, spilled to files, and finished from them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,19 +9,19 @@ import pyarrow as pa
 from flambeau.features.statistics.partial_tables import PartialTables, write_partitions
 from flambeau.features.statistics.statistic import Accumulator, Statistic, Workspace
 
-#: Memory to finish a statistic of rows in memory with.
+#: Default bytes of memory to finish a statistic.
 _MEMORY = 1 << 28
 
 
 def finish_files(statistic: Statistic, paths: Sequence[Path], memory: int = _MEMORY) -> pa.Table:
-    """Return a statistic whose partial tables are in files, which are in the order of shards."""
+    """Return a statistic whose partial tables are in files, in the order of shards."""
     space = Workspace(paths[0].parent, memory)
     return pa.concat_tables(statistic.stream(PartialTables(paths), space)).combine_chunks()
 
 
 @final
 class Gathering:
-    """A statistic on its way: what is in memory, and what was written to files before."""
+    """A statistic in progress: an accumulator in memory, and the files written so far."""
 
     def __init__(self, statistic: Statistic, folder: Path, name: str) -> None:
         self._statistic, self._folder, self._name = statistic, folder, name
@@ -29,7 +29,7 @@ class Gathering:
         self.files: list[Path] = []
 
     def spill(self) -> bool:
-        """Write what is in memory to a file; whether there was anything."""
+        """Write what is in memory to a file; return whether there was anything."""
         tables = self.accumulator.take()
         if not tables:
             return False

@@ -13,7 +13,7 @@ _PARTITIONS = b"partitions"
 
 
 def write_partitions(path: Path, tables: Mapping[int, pa.Table]) -> None:
-    """Write tables by partition into a file, which is there as a whole or not at all."""
+    """Write tables by partition to a file, atomically."""
     parts = [part for part, table in tables.items() if len(table)]
     schema = next(iter(tables.values())).schema
     schema = schema.with_metadata({_PARTITIONS: json.dumps(parts)})
@@ -27,14 +27,14 @@ def write_partitions(path: Path, tables: Mapping[int, pa.Table]) -> None:
 
 @final
 class PartialTables:
-    """The tables in files that are in the order of shards; a table is read when it is its turn."""
+    """The tables in files, in the order of shards; each table is read when it is needed."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = list(paths)
 
     @cached_property
     def _places(self) -> dict[int, list[tuple[Path, int]]]:
-        """The files that have rows of a partition, and which of their batches these are."""
+        """The files that have rows of each partition, and the numbers of their batches."""
         found: dict[int, list[tuple[Path, int]]] = {}
         for path in self._paths:
             metadata = _schema_of(path).metadata

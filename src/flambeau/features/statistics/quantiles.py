@@ -1,4 +1,4 @@
-"""Quantiles of a column, exactly, from counts of its values."""
+"""Exact quantiles of a column, from counts of its values."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,10 +21,10 @@ _ORDER = (("value", "ascending"),)
 @final
 @dataclass(frozen=True)
 class QuantileEdges(Statistic):
-    """The column `edge`: values that cut the numbers of one column into `parts` of equal size.
+    """The column `edge`: values that divide the numbers of one column into `parts` of equal size.
 
-    Of n numbers in order, edge k is the one at n * k // parts. Equal edges are one edge, and there
-    is none at the least number, since nothing would be below it. NaN is missing.
+    Of n numbers in order, edge k is the one at n * k // parts. Equal edges are merged, and the
+    least number is not an edge, since nothing is below it. NaN is missing.
     """
 
     columns: tuple[str]
@@ -44,7 +44,7 @@ class QuantileEdges(Statistic):
 
     def _edges(self, numbers: "SortedNumbers") -> pa.Table:
         cuts = [numbers.count * part // self.parts for part in range(1, self.parts)]
-        # The least number is looked up to leave it out.
+        # The least number is looked up to exclude it.
         values = numbers.at([0, *cuts] if numbers.count else [])
         return pa.table({"edge": values.unique().slice(1)})
 
@@ -63,7 +63,7 @@ class SortedNumbers:
         space: Workspace | None = None,
     ) -> None:
         self._tables: SortedTables | None = None
-        #: How many numbers there are.
+        #: Count of all numbers.
         self.count = 0
         for table in tables:
             if self._tables is None:
@@ -75,7 +75,7 @@ class SortedNumbers:
             self._tables.add(table)
 
     def at(self, positions: Sequence[int]) -> pa.ChunkedArray:
-        """Return the numbers at positions from 0 to `count` - 1, which ascend; call it once."""
+        """Return the numbers at ascending positions from 0 to `count` - 1; call it only once."""
         assert self._tables is not None
         wanted, before, found = np.asarray(positions, np.int64), 0, []
         for table in self._tables.merged():

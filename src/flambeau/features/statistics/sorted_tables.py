@@ -1,4 +1,4 @@
-"""Tables put in order with little memory: sorted runs in files, and merged block by block."""
+"""Tables sorted with little memory: sorted runs in files, merged block by block."""
 
 import shutil
 import tempfile
@@ -24,9 +24,9 @@ _FEWEST_ROWS = 256
 
 @final
 class SortedTables:
-    """The rows of some tables in order; equal rows do not occur.
+    """The rows of several tables in order; no two rows are equal.
 
-    Columns to sort by may have missing values at the end, but descending ones.
+    Columns to sort by may have missing values, which come last, unless they are descending.
     """
 
     def __init__(self, order: Order, schema: pa.Schema, space: Workspace) -> None:
@@ -38,7 +38,7 @@ class SortedTables:
         self._written = 0
 
     def add(self, table: pa.Table, first: int | None = None) -> None:
-        """Add the rows of a table; with `first`, no more than that many, those that come first."""
+        """Add the rows of a table; with `first`, at most that many, the first in order."""
         if first is not None and len(table) > first:
             table = self._sorted([table]).slice(0, first)
         self._waiting.append(table)
@@ -47,7 +47,7 @@ class SortedTables:
             self._write()
 
     def merged(self) -> Iterator[pa.Table]:
-        """Return all rows in order, in tables of bounded size; afterwards there are none."""
+        """Return and remove all rows in order, in tables of bounded size."""
         if self._folder is None:
             yield self._sorted(self._waiting)
             self._waiting = []
@@ -102,7 +102,7 @@ def in_order(table: pa.Table, order: Order) -> pa.Table:
 
 
 def _merge(runs: Sequence[Path], order: Order) -> Iterator[pa.Table]:
-    """Return the rows of runs in order: again and again, all up to the least end of a block."""
+    """Return the rows of runs in order: repeatedly, all up to the least last row of a block."""
     blocks = [_blocks(path) for path in runs]
     heads = [next(each) for each in blocks]  # runs are not empty
     while heads:
@@ -127,7 +127,7 @@ def _blocks(path: Path) -> Iterator[pa.Table]:
 
 
 def _rows_up_to(block: pa.Table, bound: pa.Table, order: Order) -> int:
-    """Return how many rows of a sorted block are not after a row."""
+    """Return the number of rows of a sorted block that are not after the row `bound`."""
     before = np.zeros(len(block), np.bool_)
     equal = np.ones(len(block), np.bool_)
     for name, direction in order:
@@ -141,7 +141,7 @@ def _rows_up_to(block: pa.Table, bound: pa.Table, order: Order) -> int:
 
 
 def _compared(column: pa.ChunkedArray, value: pa.Scalar) -> tuple[np.ndarray, np.ndarray]:
-    """Return which values are less than one, and which are equal; NaN and then null are greatest.
+    """Return masks of values less than and equal to `value`; NaN and then null are greatest.
 
     (Without missing values or NaN, these are just `<` and `==`.)
     """

@@ -1,8 +1,8 @@
-"""What is known of training rows: gathered in parts, merged, and the same wherever it is gathered.
+"""Statistics of training rows: gathered in parts and merged, with the same result anywhere.
 
-Rows are added to an accumulator. What it has gathered leaves it as tables, each for one partition
-of the values: values of different partitions have nothing to do with each other, so partitions are
-merged one by one, perhaps by different processes. Tables are merged in the order of shards.
+Rows are added to an accumulator, which returns tables, each for one partition of the values. Values
+of different partitions are independent, so partitions are merged one by one, perhaps by different
+processes. Tables are merged in the order of shards.
 """
 
 from abc import ABC, abstractmethod
@@ -18,14 +18,14 @@ from flambeau.features.statistics.partial_tables import PartialTables
 
 @dataclass(frozen=True)
 class Workspace:
-    """What a statistic may use to finish: about `memory` bytes, and a folder for the rest."""
+    """The resources to finish a statistic: about `memory` bytes, and a folder for the rest."""
 
     folder: Path
     memory: int
 
 
 class Accumulator(ABC):
-    """What has been gathered so far of one statistic, in one process."""
+    """The data gathered so far for one statistic, in one process."""
 
     @abstractmethod
     def add(self, arrays: Mapping[str, pa.Array], shard: int) -> None:
@@ -34,15 +34,15 @@ class Accumulator(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """The memory that it holds."""
+        """Bytes of memory that it holds."""
 
     @abstractmethod
     def take(self) -> dict[int, pa.Table]:
-        """Return what was gathered, by partition, and begin anew."""
+        """Return the gathered data by partition, and start over."""
 
 
 class Statistic(ABC):
-    """Which statistic of which columns; its accumulators and tables."""
+    """A statistic of columns, with its accumulators and tables."""
 
     #: The columns that it is gathered from.
     columns: tuple[str, ...]
@@ -55,7 +55,7 @@ class Statistic(ABC):
 
     @abstractmethod
     def merge(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Return one table for several of the same partition."""
+        """Merge several tables of the same partition into one."""
 
     @abstractmethod
     def finish(self, partitions: Sequence[pa.Table]) -> pa.Table:
@@ -64,6 +64,6 @@ class Statistic(ABC):
     def stream(self, partials: PartialTables, space: Workspace) -> Iterator[pa.Table]:
         """Return the statistic itself in pieces, from partial tables that may exceed the memory.
 
-        This is for statistics that are small whatever the data; others do it piece by piece.
+        This is for statistics that are small for any data; others override it to work in pieces.
         """
         yield self.finish([self.merge([*partials.tables(part)]) for part in partials.partitions])

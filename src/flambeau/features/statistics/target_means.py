@@ -1,8 +1,8 @@
-"""How often each value occurs, and the sum of a target there, in each of some folds of the rows.
+"""Counts of each value, and sums of a target over its rows, in each fold of the rows.
 
-Sums of floating-point numbers depend on the order in which they are added. So each shard has sums
-of its own, added up row by row, and those of shards are added in the order of shards: the bits are
-the same however shards were dealt out, rows came in batches, and memory was limited.
+Sums of floating-point numbers depend on the order in which they are added. So each shard has its
+own sums, added up row by row, and these are added in the order of shards: results are bit-identical
+for any assignment of shards, batch size and memory limit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,22 +27,22 @@ from flambeau.tables.index.index import Index
 Array = np.ndarray[Any, Any]
 
 _ORDER = (("value", "ascending"),)
-#: Makes folds independent of other choices by the number of a row, such as splits.
+#: Salt that makes folds independent of other random choices by row number, such as splits.
 _SALT = np.uint64(0x7A2D9C41F06B83E5)
 
 
 def folds_of_rows(shard: int, first: int, count: int, folds: int) -> Array:
-    """Return the fold of each of some rows of a shard: at random, and the same one each time."""
+    """Return a random, but reproducible, fold for each of `count` rows of a shard."""
     out = np.empty(count, np.int64)
     _folds_of_rows(np.uint64(shard), np.uint64(first), np.uint64(folds), out)
     return out
 
 
 def smoothed_means(table: pa.Table, smoothing: float) -> Array:
-    """Return the mean of the target for each value of a finished table, without one of the folds.
+    """Return the mean target of each value of a finished table, with each fold left out.
 
     The result is float32 [values, folds + 1]; column `i` leaves out fold `i`, and the last column
-    none. Means are drawn towards that of all rows (the prior) as `smoothing` more rows would do.
+    none. Means are smoothed towards that of all rows (the prior), as if by `smoothing` more rows.
     The last row, that of missing values, is the prior itself.
     """
     counts, sums = _by_fold(table["counts"]), _by_fold(table["sums"])
@@ -56,8 +56,8 @@ def smoothed_means(table: pa.Table, smoothing: float) -> Array:
 class TargetMeans(Statistic):
     """Columns `value`, `counts` [folds] and `sums` [folds], in the order of values.
 
-    `columns` are that of the values and that of the target. The last row is that of missing values.
-    Rows without a target are left out.
+    `columns` are the column of values and the column of the target. The last row is that of missing
+    values. Rows without a target are left out.
     """
 
     columns: tuple[str, ...]
@@ -98,7 +98,7 @@ class TargetMeans(Statistic):
         yield from found.merged()
 
     def _has_rows(self, table: pa.Table) -> bool:
-        """Return whether the target is known in any row; an error if it cannot be added up."""
+        """Return whether the target is known in any row; raise an error if a sum is not finite."""
         if not np.isfinite(_by_fold(table["sums"])).all():
             raise DataError(
                 f"the target '{self.columns[1]}' is infinite in some rows, or too large to add"
@@ -111,17 +111,17 @@ class TargetMeans(Statistic):
 
 @final
 class _ShardSums(Accumulator):
-    """Counts and sums of shards: of those that are complete, and of the current one so far.
+    """Counts and sums of complete shards, and of the current shard so far.
 
-    Rows of a shard come in their order, from its first one on, and before those of other shards.
-    Values have numbers from 1 on, which belong to an index of all shards, and places from 1 on in
-    the sums of each shard that has them; 0 is for missing ones.
+    Rows of a shard are added in order, from its first one, and before those of other shards. Values
+    have numbers from 1 in an index of all shards, and places from 1 in the sums of each shard that
+    has them; 0 is for missing ones.
     """
 
     def __init__(self, column: str, target: str, folds: int) -> None:
         self._column, self._target, self._folds = column, target, folds
         self._shard, self._next_row = -1, 0
-        self._was_taken = True  # `take` has returned all that there is
+        self._was_taken = True  # `take` has returned everything
         self._complete: list[_Sums] = []
         self._index = Index()
         self._values: list[pa.Array] = []
@@ -159,7 +159,7 @@ class _ShardSums(Accumulator):
         return _Sums(self._shard, *(array.copy() for array in arrays))
 
     def _places_of(self, values: pa.Array) -> Array:
-        """Return the place of each value; there is room for all of them afterwards."""
+        """Return the place of each value, and make room for all of them."""
         present = values.is_valid().to_numpy(zero_copy_only=False)
         numbers = np.zeros(len(values), np.int64)
         numbers[present] = self._numbers_of(values.drop_null())
@@ -183,15 +183,15 @@ class _ShardSums(Accumulator):
 
     @property
     def nbytes(self) -> int:
-        """The memory that `take` releases: what the current shard needs is kept."""
+        """Bytes that `take` releases: memory of the current shard is kept."""
         if not self._complete:
             return 0
         values = sum(int(each.nbytes) for each in self._values)
         return values + sum(each.nbytes for each in self._complete) + self._index.nbytes
 
     def take(self) -> dict[int, pa.Table]:
-        # Sums of the current shard are returned as they are so far, and kept to add the rest to:
-        # a merge uses those of the most rows.
+        # Sums of the current shard are returned as they are so far, and kept for its other rows: a
+        # merge uses those of the most rows.
         taken = self._complete if self._was_taken else [*self._complete, self._current()]
         self._complete, self._was_taken = [], True
         if not taken:
@@ -210,7 +210,7 @@ class _ShardSums(Accumulator):
         )
 
     def _keep(self, values: pa.Array) -> None:
-        """Forget all values but those of the current shard, which are given by their places."""
+        """Remove all values but those of the current shard, which are given by their places."""
         self._index, self._values = Index(), [values]
         self._index.find_or_insert(keys_of(values))
         self._places = np.arange(self._size)
@@ -219,7 +219,7 @@ class _ShardSums(Accumulator):
 
 @dataclass(frozen=True)
 class _Sums:
-    """What a shard has: the numbers of its values, and counts and sums [values, folds]."""
+    """The sums of a shard: the numbers of its values, and counts and sums [values, folds]."""
 
     shard: int
     members: Array
@@ -232,7 +232,7 @@ class _Sums:
 
 
 def _grouped(values: pa.Array) -> tuple[pa.Array, Array]:
-    """Return the different values, and the number among them of each one."""
+    """Return the distinct values, and the index of each value among them."""
     present = values.is_valid().to_numpy(zero_copy_only=False)
     keys, numbers = np.unique(keys_of(values)[present], return_inverse=True)
     groups = np.full(len(values), len(keys))
@@ -250,7 +250,7 @@ def _numbers(column: pa.Array) -> Array:
 
 
 def _rows(numbers: Array) -> pa.Array:
-    """Return the rows of an array as lists, whose type is the same after Parquet."""
+    """Return the rows of an array as lists, of a type that Parquet preserves."""
     flat = pa.array(np.ascontiguousarray(numbers).reshape(-1))
     kind = pa.list_(pa.field("element", flat.type), numbers.shape[1])
     return pa.FixedSizeListArray.from_arrays(flat, type=kind)
@@ -281,7 +281,7 @@ def _folds_of_rows(shard: Any, first: Any, folds: Any, out: Any) -> None:
 
 @kernel
 def _enter(numbers: Any, places: Any, members: Any, size: int) -> int:
-    """Replace numbers by places; new ones get the next. Return how many places there are."""
+    """Replace numbers by places; new ones get the next. Return the number of places."""
     for i in range(numbers.size):
         number = numbers[i]
         if number > 0 and places[number] == 0:
@@ -303,7 +303,7 @@ def _add_targets(places: Any, folds: Any, targets: Any, counts: Any, sums: Any) 
 def _add_shards(
     order: Any, groups: Any, shards: Any, counts: Any, sums: Any, all_counts: Any, all_sums: Any
 ) -> None:
-    """Add what shards have of each value; of several states of a shard's sums, the last counts."""
+    """Add up the sums of shards; of several states of a shard's sums, only the last counts."""
     for k in range(order.size):
         row = order[k]
         if k + 1 < order.size:

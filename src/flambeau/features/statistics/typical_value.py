@@ -1,4 +1,4 @@
-"""A value that stands for those of a column: their mean, their median or the most frequent."""
+"""A typical value of a column: the mean, the median or the most frequent value."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ Strategy = Literal["mean", "median", "most_frequent"]
 class TypicalValue(Statistic):
     """The column `value` with one value, for a column of type `kind`; float64 for all floats.
 
-    Mean and median of integers are rounded to an integer, halves to the even one. Of equally
+    The mean and median of integers are rounded to an integer, halves to even. Among equally
     frequent values it is the least. NaN is missing.
     """
 
@@ -67,7 +67,7 @@ class TypicalValue(Statistic):
             yield self._table(_first(self._basis.stream(partials, space)))
 
     def _table(self, found: Any) -> pa.Table:
-        """Return the result for a value of any type; None if the column has no values."""
+        """Return the result for a value of any type, or None if the column has no values."""
         if found is None or (isinstance(found, float) and math.isnan(found)):
             raise DataError(
                 f"column '{self.columns[0]}' has no {self.strategy} in the training rows: they "

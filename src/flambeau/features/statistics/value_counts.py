@@ -1,4 +1,4 @@
-"""How often each value occurs, the most frequent first."""
+"""Counts of values, the most frequent first."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ _ORDER = (("count", "descending"), ("value", "ascending"))
 class ValueCounts(Statistic):
     """Columns `value` and `count` of all values of some columns, which have one type.
 
-    Missing values are not counted; of lists, their items are. Values that occur less than
-    `min_count` times are left out. Equally frequent ones are in the order of their values.
+    Missing values are not counted; for lists, items are. Values that occur fewer than `min_count`
+    times are left out. Equally frequent ones are in the order of their values.
     """
 
     columns: tuple[str, ...]
@@ -76,7 +76,7 @@ def counted(partials: PartialTables, space: Workspace) -> Iterator[pa.Table]:
 
 @final
 class _Counter(Accumulator):
-    """Counts of keys; and values, in the order of their first rows, where keys do not hold them."""
+    """Counts of keys; and texts, which keys do not contain, in the order of their first rows."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
@@ -103,7 +103,7 @@ class _Counter(Accumulator):
 
     @property
     def nbytes(self) -> int:
-        """The memory that `take` releases."""
+        """Bytes of memory that `take` releases."""
         return (self._counts.nbytes if len(self._counts) else 0) + self._text_bytes
 
     def take(self) -> dict[int, pa.Table]:

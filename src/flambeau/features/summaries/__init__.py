@@ -1,1 +1,1 @@
-"""What is known of each column: gathered as features are written, merged, and shown on a page."""
+"""Statistics of each column: gathered as features are written, merged, and shown on a page."""

@@ -1,4 +1,4 @@
-"""Statistics of a column as plain values, for a file that people read."""
+"""Statistics of a column as plain values, for a readable file."""
 
 import math
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from flambeau.features.summaries.histogram import QUANTILES, bounds_for, quantil
 from flambeau.features.summaries.vocabulary_head import VocabularyHead
 
 TRAIN = SUBSETS[0]
-#: Frequent values that are named.
+#: Number of frequent values to list.
 TOP = 20
-#: Drift is also looked for between the first and the last of the training rows, these fractions.
+#: Drift is also computed between the first and the last of the training rows: this fraction each.
 _ENDS = 0.2
 _MOST_CHARACTERS = 100
 
@@ -27,9 +27,9 @@ Values = dict[str, Any]
 
 @final
 class ColumnStatistics:
-    """A column in each subset of the rows.
+    """The statistics of a column in each subset of the rows.
 
-    `vocabulary` is what the numbers in the column stand for; `counts` is the vocabulary of the
+    `vocabulary` has the values that ids in the column stand for; `counts` is the vocabulary of the
     column itself, perhaps without rare values.
     """
 
@@ -49,7 +49,7 @@ class ColumnStatistics:
         }
 
     def values(self) -> Values:
-        """Return what is known of the column."""
+        """Return the statistics of the column."""
         found: Values = {"type": str(self._type), "kind": self._kind}
         if self._vocabulary is not None:
             found["kind"] = "vocabulary"
@@ -61,7 +61,7 @@ class ColumnStatistics:
         return found
 
     def _subset(self, name: str) -> Values:
-        """Return what is known of the rows of a subset."""
+        """Return the statistics of the rows of a subset."""
         summary = self._subsets[name]
         found: Values = {"rows": summary.rows}
         if is_list(self._type):
@@ -98,7 +98,7 @@ class ColumnStatistics:
         }
 
     def _ids(self, summary: ColumnSummary) -> Values:
-        """Return what is known of numbers of a vocabulary."""
+        """Return the statistics of ids of a vocabulary."""
         assert self._vocabulary is not None
         counts = summary.low_ids[1:]
         order = np.argsort(-counts, kind="stable")[:TOP]
@@ -109,7 +109,7 @@ class ColumnStatistics:
         return {"unseen": int(summary.low_ids[0]), "top": top}
 
     def _all_ids(self, summary: ColumnSummary) -> Values:
-        """Return how many numbers there are, if the column has all of the vocabulary."""
+        """Return the number of distinct ids, if the column has all of the vocabulary."""
         assert self._vocabulary is not None
         unseen = int(summary.low_ids[0])
         if self._vocabulary.total + unseen != summary.values - summary.null_items:
@@ -117,7 +117,7 @@ class ColumnStatistics:
         return _exactly(self._vocabulary.size + (unseen > 0))
 
     def _from_counts(self, summary: ColumnSummary) -> Values:
-        """Return the frequent values, which are exact, and how many there are, if all are."""
+        """Return the exact counts of frequent values and, if known, of distinct values."""
         assert self._counts is not None
         first = self._counts.first.slice(0, TOP)
         values, counts = _plain_list(first["value"]), first["count"].to_pylist()
@@ -138,7 +138,7 @@ class ColumnStatistics:
         }
 
     def _quantiles(self, name: str) -> Values:
-        """Return quantiles of the sample; exact if that is all rows."""
+        """Return quantiles of the sample; exact if it has all rows."""
         present = np.sort(self._samples[name].compressed())
         if not len(present):
             return {}
@@ -146,7 +146,7 @@ class ColumnStatistics:
         return {"quantiles": dict(zip(map(str, QUANTILES), named, strict=True))}
 
     def _top(self, summary: ColumnSummary) -> Values:
-        """Return the most frequent values, but none that is not more frequent than the error."""
+        """Return the most frequent of the values with counts above the error."""
         frequent = summary.frequent
         places = [place for place in frequent.first(TOP) if frequent.counts[place] > frequent.slack]
         if frequent.texts is None:
@@ -158,7 +158,7 @@ class ColumnStatistics:
         return {"top": top, "top_low_by": frequent.slack}
 
     def _named(self, numbers: Array) -> list[Any]:
-        """Return numbers of the column as values for people."""
+        """Return numbers of the column in readable form."""
         if self._kind == "time":
             return _times(numbers, self._item)
         if self._kind == "boolean":
@@ -168,7 +168,7 @@ class ColumnStatistics:
     def _histogram(self) -> Values:
         """Return the shares of the sample's finite numbers in intervals."""
         finite = {name: _only_finite(sample) for name, sample in self._samples.items()}
-        # Later rows have later times: they are not in the range of the rows to train on.
+        # Rows of other subsets may be later than all training rows, so bounds include their times.
         chosen = [each for name, each in finite.items() if name == TRAIN or self._kind == "time"]
         if not any(map(len, chosen)):
             return {}
@@ -213,7 +213,7 @@ def _masked(sample: pa.Array, item: pa.DataType) -> Any:
 
 
 def _numbers(keys: Array, item: pa.DataType) -> Array:
-    """Return what keys stand for, if they are bits of numbers."""
+    """Return the numbers that keys stand for, if they are bits of numbers."""
     if pa.types.is_floating(item):
         return keys.view(np.float64)
     return keys.view(np.uint64) if pa.types.is_uint64(item) else keys
@@ -230,7 +230,7 @@ def _limits(item: pa.DataType) -> tuple[int, int]:
 
 
 def _times(numbers: Array, item: pa.DataType) -> list[Any]:
-    """Return times as text, and lengths of time as numbers; those with a time zone are in UTC."""
+    """Return times as texts, and durations as numbers; times with a time zone are in UTC."""
     if pa.types.is_duration(item):
         return [int(number) for number in numbers]
     kind = pa.timestamp(item.unit) if pa.types.is_timestamp(item) else item
@@ -244,7 +244,7 @@ def _plain_list(values: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it; long texts are cut."""
+    """Return a value as JSON supports it; long texts are truncated."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "backslashreplace")
     if isinstance(value, str):
@@ -256,7 +256,7 @@ def _plain(value: Any) -> Any:
 
 
 def _json_number(value: Any) -> Any:
-    """Return a number; a text if JSON has no such number."""
+    """Return a number, or a text if JSON has no such number."""
     return value if not isinstance(value, float) or math.isfinite(value) else str(value)
 
 

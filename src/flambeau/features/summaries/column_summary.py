@@ -1,7 +1,7 @@
-"""What is known of a column in some rows: counts, moments, distinct and frequent values, a sample.
+"""Summaries of a column: counts, moments, distinct and frequent values, and a sample.
 
-Everything but the sample is of all rows. Summaries of parts of the rows are merged in the order of
-the parts, so that the result does not depend on who has gathered them.
+Everything but the sample covers all rows. Summaries of parts of the rows are merged in the order of
+the parts, so that the result does not depend on the processes that gathered them.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,20 +19,20 @@ from flambeau.features.summaries.frequent_keys import FrequentKeys, KeyCounter
 
 Array = np.ndarray[Any, Any]
 
-#: What the values of a column are: `other` ones are not looked at, only whether they are missing.
+#: The kind of a column's values: for `other` ones, only missing values are counted.
 Kind = Literal["number", "boolean", "time", "text", "other"]
 
-#: What a column is for: any values, numbers of a vocabulary, or what a vocabulary has counted.
+#: The role of a column: any values, ids of a vocabulary, or values that a vocabulary has counted.
 Role = Literal["values", "ids", "counted"]
 
-#: Numbers of a vocabulary below this are counted one by one.
+#: Ids of a vocabulary below this are counted individually.
 LOW_IDS = 256
-#: Items that a row of the sample has on average, at most.
+#: Limit on the average number of items in a row of the sample.
 _SAMPLED_ITEMS = 4
 
 
 def kind_of(column: pa.DataType) -> Kind:
-    """Return what the values of a column are, or the items of its lists."""
+    """Return the kind of a column's values, or of the items of its lists."""
     kind, types = item_type(column), pa.types
     if is_list(column) and types.is_string_view(kind):
         return "other"
@@ -48,11 +48,11 @@ def kind_of(column: pa.DataType) -> Kind:
 @final
 @dataclass(frozen=True)
 class ColumnSummary:
-    """What is known of a column in some rows.
+    """A summary of a column in some rows.
 
     `nulls` are rows without a value. `values` are those of the other rows, or the items of their
-    lists; `null_items` of the items are null. Of numbers, `finite` are finite, and `low`, `high`,
-    `mean` and `squares` (the sum of squared differences from the mean) are of these.
+    lists; `null_items` of the items are null. Of numbers, `finite` are finite; `low`, `high`,
+    `mean` and `squares` (the sum of squared differences from the mean) are those of finite numbers.
     """
 
     rows: int = 0
@@ -69,15 +69,15 @@ class ColumnSummary:
     squares: float = 0.0
     registers: Array = field(default_factory=empty_registers)
     frequent: FrequentKeys = field(default_factory=FrequentKeys)
-    #: How often each of the first numbers of a vocabulary occurs; empty for other columns.
+    #: Counts of the first ids of a vocabulary; empty for other columns.
     low_ids: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     #: Keys of some values in the order of rows; null where one is missing.
     sample: pa.Array = field(default_factory=lambda: pa.array([], pa.int64()))
 
     def merge(self, other: "ColumnSummary") -> "ColumnSummary":
-        """Return the summary of the rows of both, of which those of `other` come later.
+        """Return the summary of the rows of both; those of `other` come later.
 
-        Its sample is empty: samples are gathered by those who merge many summaries.
+        Its sample is empty: callers that merge many summaries gather the samples.
         """
         finite = self.finite + other.finite
         difference, share = other.mean - self.mean, other.finite / max(1, finite)
@@ -115,10 +115,10 @@ def _added(one: Array, other: Array) -> Array:
 
 @final
 class ColumnSummarizer:
-    """Gathers the summary of a column, or what its `role` asks for.
+    """A collector of the summary of a column, as its `role` requires.
 
-    Of numbers of a vocabulary the first ones are counted, and all are sampled. What has a
-    vocabulary is counted there: only distinct values are estimated.
+    For ids of a vocabulary, the first ones are counted, and all are sampled. Values that a
+    vocabulary has counted are not counted again: only the number of distinct values is estimated.
     """
 
     def __init__(self, column: pa.DataType, role: Role = "values") -> None:
@@ -135,7 +135,7 @@ class ColumnSummarizer:
         self._sample: list[pa.Array] = []
 
     def add(self, column: pa.Array, sampled: pa.Array) -> None:
-        """Add rows, of which some, by their places, belong to the sample."""
+        """Add rows; `sampled` are the places of those that belong to the sample."""
         column = plain_column(column)
         self._rows += len(column)
         self._nulls += column.null_count
@@ -194,7 +194,7 @@ class ColumnSummarizer:
     def found(self) -> ColumnSummary:
         """Return the summary of all rows that were added."""
         finite, nan, infinite, zeros = self._counts.tolist()
-        # Zeros have no sign, or that of the least would depend on the order.
+        # Zeros lose their sign: otherwise that of the least would depend on the order.
         low, high = (self._bounds + 0).tolist() if finite else (None, None)
         mean, squares = self._moments.tolist()
         return ColumnSummary(
@@ -224,7 +224,7 @@ def _number_type(kind: pa.DataType) -> type[Any]:
 
 
 def numbers_of(values: pa.Array) -> Array:
-    """Return numbers, truth values or times, none of them null, as int64, uint64 or float64."""
+    """Return numbers, booleans or times, none of them null, as int64, uint64 or float64."""
     kind = values.type
     if pa.types.is_floating(kind):
         floats: Array = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -234,7 +234,7 @@ def numbers_of(values: pa.Array) -> Array:
 
 
 def _keys(numbers: Array) -> Array:
-    """Return the bits of numbers that are not NaN; zeros are equal."""
+    """Return the bits of numbers that are not NaN; all zeros have the same bits."""
     if numbers.dtype != np.float64:
         return numbers.view(np.int64)
     there = numbers == numbers

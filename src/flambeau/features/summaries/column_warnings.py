@@ -1,4 +1,4 @@
-"""What in the statistics of a column needs a look, the most important first."""
+"""Warnings about the statistics of a column, the most important first."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ _PLACES = {
 
 
 def warnings_of(column: Values, split_by: bool = False) -> list[Values]:
-    """Return the warnings for a column; one that rows are split by differs between subsets."""
+    """Return the warnings for a column; drift is expected in columns that rows are split by."""
     train = column["subsets"].get(TRAIN)
     if train is None or not train["rows"]:
         return []
@@ -53,7 +53,7 @@ def _infinite(column: Values) -> Iterator[Values]:
 
 
 def _unseen(column: Values) -> Iterator[Values]:
-    """Look for numbers of a vocabulary that are 0, and more of them than in training."""
+    """Warn if many ids are 0 in training, or clearly more are 0 in another subset."""
     if "vocabulary" not in column:
         return
     known = unseen_share(column["subsets"][TRAIN])
@@ -68,7 +68,7 @@ def _unseen(column: Values) -> Iterator[Values]:
 
 
 def unseen_share(subset: Values) -> float:
-    """Return the share of the values that no vocabulary has."""
+    """Return the share of the values that are not in the vocabulary."""
     values = subset.get("items", subset["rows"])
     return float(subset["unseen"] / values) if values else 0.0
 

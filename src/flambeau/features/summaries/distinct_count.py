@@ -1,8 +1,8 @@
-"""How many different keys there are, estimated from small registers that can be merged.
+"""Estimates of the number of distinct keys, from small registers that can be merged.
 
-A key is hashed. The first bits of the hash name a register, which holds the most leading zeros,
-plus one, that any other bits of a hash in it began with. The estimate is that of Ertl, "New
-cardinality estimation algorithms for HyperLogLog sketches" (2017), which has no bias for small or
+Keys are hashed. The first bits of a hash select a register, which holds the largest number of
+leading zeros, plus one, of the remaining bits of its hashes. The estimate is that of Ertl, "New
+cardinality estimation algorithms for HyperLogLog sketches" (2017), which is unbiased for small and
 large numbers.
 """
 
@@ -26,7 +26,7 @@ def empty_registers() -> Registers:
 
 
 def estimate(registers: Registers) -> int:
-    """Return about how many different keys were added to registers."""
+    """Return an estimate of the number of distinct keys that were added to registers."""
     having = np.bincount(registers, minlength=_RANKS + 2)
     total = _REGISTERS * _tau(1 - having[_RANKS + 1] / _REGISTERS)
     for rank in range(_RANKS, 0, -1):

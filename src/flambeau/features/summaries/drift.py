@@ -1,4 +1,4 @@
-"""How much the values of a column differ between two groups of rows."""
+"""Drift: the difference between the values of a column in two groups of rows."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -7,17 +7,17 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-#: Intervals of numbers with equal shares of the first group, and values that are told apart.
+#: Number of intervals with equal shares of the first group, and of values with bins of their own.
 _INTERVALS, _VALUES = 10, 20
 
 
 @final
 @dataclass(frozen=True)
 class Drift:
-    """The population stability index of two groups, and what chance alone gives on average.
+    """The population stability index of two groups, and its average by chance alone.
 
-    The index is the sum over bins of (share - other share) * log(share / other share). By custom,
-    less than 0.1 is no drift, and more than 0.25 is a strong one.
+    The index is the sum over bins of (share - other share) * log(share / other share). By
+    convention, less than 0.1 is no drift, and more than 0.25 is strong drift.
     """
 
     index: float
@@ -25,7 +25,7 @@ class Drift:
 
     @property
     def is_certain(self) -> bool:
-        """Whether it is far more than chance gives."""
+        """Return whether the index is far above that of chance."""
         return self.index > 3 * self.chance
 
 
@@ -33,7 +33,7 @@ def drift_between(one: Array, other: Array, ordered: bool) -> Drift | None:
     """Return the drift from one group of values to another; None if one has no values.
 
     The values are numbers, which are divided into intervals, or (not `ordered`) keys, of which the
-    most frequent are told apart. Missing values, of masked arrays, are in a bin of their own.
+    most frequent have bins of their own. Missing values, of masked arrays, are in one more bin.
     """
     if not len(one) or not len(other):
         return None
@@ -41,7 +41,7 @@ def drift_between(one: Array, other: Array, ordered: bool) -> Drift | None:
     counts = np.stack([_counted(values, *bins, ordered) for values in (one, other)])
     counts = counts[:, counts.any(axis=0)]
     sizes, number = counts.sum(axis=1, keepdims=True), counts.shape[1]
-    # One more value, spread as those of both groups: no share is 0.
+    # Add one value, spread like those of both groups, so that no share is 0.
     shares = (counts + counts.sum(axis=0) / sizes.sum()) / (sizes + 1)
     index = float(((shares[0] - shares[1]) * np.log(shares[0] / shares[1])).sum())
     return Drift(index, (number - 1) * float((1 / sizes).sum()))
@@ -52,9 +52,9 @@ def _present(values: Array) -> Array:
 
 
 def _intervals(values: Array) -> tuple[Array, Array]:
-    """Return bounds of intervals with about equal shares of the values, and which are common.
+    """Return bounds of intervals with about equal shares of values, and which bounds are common.
 
-    A number that is a bound because many rows have it is a bin of its own.
+    A bound that many rows have is a bin of its own.
     """
     present = np.sort(_present(values))
     places = np.arange(1, _INTERVALS) * len(present) // _INTERVALS

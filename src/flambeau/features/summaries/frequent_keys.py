@@ -11,7 +11,7 @@ from flambeau.features.summaries import summary_kernels
 
 Array = np.ndarray[Any, Any]
 
-#: Most keys that are held. With no more different ones than this, all counts are exact.
+#: Limit on the keys that are held. With at most this many distinct keys, all counts are exact.
 MOST = 512
 _SLOTS = 4 * MOST
 
@@ -21,8 +21,8 @@ _SLOTS = 4 * MOST
 class FrequentKeys:
     """Keys in no order, with counts that are low by at most `slack`, and their texts, if any.
 
-    `slack` is below 2 / `MOST` of the number of keys that were counted; keys that are more frequent
-    than it are among these.
+    `slack` is below 2 / `MOST` of the number of keys that were counted; all keys that are more
+    frequent than `slack` are included.
     """
 
     keys: Array = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -31,7 +31,7 @@ class FrequentKeys:
     slack: int = 0
 
     def merge(self, other: "FrequentKeys") -> "FrequentKeys":
-        """Return the keys of both."""
+        """Return the merged keys and counts of both."""
         keys = np.concatenate([self.keys, other.keys])
         distinct, firsts, places = np.unique(keys, return_index=True, return_inverse=True)
         counts = np.zeros(len(distinct), np.int64)
@@ -49,11 +49,11 @@ class FrequentKeys:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no key was left out, so that all counts are exact."""
+        """Return whether no key was left out, so that all counts are exact."""
         return self.slack == 0
 
     def first(self, count: int) -> Array:
-        """Return the places of the most frequent keys; equally frequent ones are in their order."""
+        """Return the places of the most frequent keys; ties are in the order of keys or texts."""
         order: Array = np.lexsort((self._order(), -self.counts))[:count]
         return order
 
@@ -72,7 +72,7 @@ def _both(one: pa.Array | None, other: pa.Array | None) -> pa.Array | None:
 
 @final
 class KeyCounter:
-    """Counts keys in a small table."""
+    """A counter of keys in a small table."""
 
     def __init__(self) -> None:
         self._held = np.zeros(_SLOTS, np.int64)
@@ -82,14 +82,14 @@ class KeyCounter:
         self._texts: pa.Array | None = None
 
     def add(self, keys: Array, registers: Array, texts: pa.Array | None) -> None:
-        """Add keys, also to the registers of `distinct_count`; `texts` are what they stand for."""
+        """Add keys, also to the registers of `distinct_count`; `texts` are their values."""
         table = (self._held, self._counts, self._places, self._state)
         summary_kernels.add_keys(keys, registers, *table, MOST)
         if texts is not None:
             self._keep_texts(texts)
 
     def _keep_texts(self, texts: pa.Array) -> None:
-        """Keep the texts of the keys in the table, and no other ones."""
+        """Keep the texts of the keys in the table, and no others."""
         used = np.flatnonzero(self._counts)
         places = self._places[used]
         new = places < 0

@@ -1,4 +1,4 @@
-"""Bounds of intervals for a picture of numbers, and quantiles."""
+"""Bounds of the intervals of histograms, and quantiles."""
 
 from typing import Any, Literal
 
@@ -10,10 +10,10 @@ Scale = Literal["linear", "log"]
 INTERVALS = 24
 #: Numbers further out than these quantiles are in the first and last interval.
 _TAIL = 0.005
-#: Positive numbers whose largest is so many times their median are shown on a logarithmic scale.
+#: Nonnegative numbers whose largest is this many times their median get a logarithmic scale.
 _LONG_TAIL = 50
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
-#: Integers further apart are not told from the numbers between them.
+#: Integers with a wider range than this are treated like floats.
 _WHOLE = 1e9
 
 
@@ -25,11 +25,10 @@ def quantiles_of(ordered: Array, fractions: tuple[float, ...] = QUANTILES) -> Ar
 
 
 def bounds_for(numbers: Array) -> tuple[list[float], Scale]:
-    """Return the bounds of intervals for finite numbers, of which there are some, and their scale.
+    """Return the bounds of intervals for finite numbers, at least one, and their scale.
 
-    Intervals are equally wide, in logarithms of the numbers (plus one, if there are zeros) for a
-    logarithmic scale. On a linear scale each has as many integers as the others, if that is what
-    the numbers are.
+    Intervals have equal widths; on a logarithmic scale, in logarithms of the numbers (plus one, if
+    there are zeros). On a linear scale, all intervals of integers have the same number of integers.
     """
     ordered = np.sort(numbers)
     low, middle, high = quantiles_of(ordered, (_TAIL, 0.5, 1 - _TAIL)).astype(np.float64).tolist()
@@ -70,7 +69,7 @@ def _above(number: float) -> float:
 
 
 def shares_in(numbers: Array, bounds: list[float]) -> list[float]:
-    """Return the share of the finite numbers that is in each interval; the outer ones are open."""
+    """Return the share of the finite numbers in each interval; the outer ones are open."""
     places = np.searchsorted(np.asarray(bounds[1:-1]), numbers, side="right")
     counts = np.bincount(places, minlength=len(bounds) - 1)
     return [round(share, 6) for share in (counts / max(1, len(numbers))).tolist()]

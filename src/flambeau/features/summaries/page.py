@@ -1,6 +1,6 @@
-"""The statistics of a prepared folder as one page, which needs no other file and no network.
+"""The statistics of a prepared folder as one self-contained page, which needs no network.
 
-All names and values in it are those of the user's data, and escaped.
+All names and values in it come from the user's data, and are escaped.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,13 +23,13 @@ _KEY = (
     '<span><svg viewBox="0 0 22 12"><polyline class="test" points="0,6 22,6"/>'
     '<path class="test" d="M11 1l4.5 5l-4.5 5l-4.5 -5z"/></svg>test</span></p>'
 )
-#: Of a number or time in a table: times are shown to the minute.
+#: Limit on the characters of a number or time in a table: times are shown to the minute.
 _CHARACTERS = 16
 _NAMES = {"valid": "valid", "test": "test", "first_to_last": "within train"}
 
 
 def page(statistics: Mapping[str, Any], title: str) -> str:
-    """Return the page."""
+    """Return the page as HTML."""
     unchanged = [name for name in statistics["columns"] if name not in statistics["features"]]
     features = {
         name: statistics["features"].get(name, statistics["raw"].get(name))

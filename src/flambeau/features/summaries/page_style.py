@@ -1,6 +1,6 @@
-"""The style of the page beyond that of all our pages: the marks of train, valid and test.
+"""The page's additions to the common style: the marks of train, valid and test.
 
-They differ in shape, too.
+The marks differ in shape as well as in color.
 """
 
 STYLE = """

@@ -15,7 +15,7 @@ from flambeau.features.summaries.summary_plan import Stage, SummaryPlan
 
 _SEED = 0x5A3B1E
 
-#: The place of a column: its subset, stage and name.
+#: The key of a summary: the subset, stage and name of its column.
 Key = tuple[str, Stage, str]
 
 _INTEGERS = pa.list_(pa.int64())
@@ -51,7 +51,7 @@ _SCHEMA = pa.schema(
 
 @final
 class PartSummary:
-    """Gathers the summaries of the columns of a part."""
+    """A collector of the summaries of the columns of a part."""
 
     def __init__(self, plan: SummaryPlan, part: int) -> None:
         self._plan, self._part = plan, part

@@ -25,7 +25,7 @@ def picture(column: Values) -> str:
 
 
 def _histogram(found: Values) -> str:
-    """Bars for the rows to train on, and a line for each of the other subsets."""
+    """Return bars for the training rows, and a line for each of the other subsets."""
     shares, bounds = found["shares"], found["bounds"]
     top, bottom = 8.0, 92.0
     highest = max(max(each, default=0) for each in shares.values()) or 1.0
@@ -74,7 +74,7 @@ def _ticks(bounds: Sequence[Any], step: float, bottom: float) -> list[str]:
     places: Sequence[float] = (0, last // 2, last)
     named = [(place, number(bounds[int(place)])) for place in places]
     if bounds[0] % 1 == 0.5 and bounds[1] - bounds[0] == 1:
-        # An interval for each integer: name them, not what is between them.
+        # Each interval is one integer: label the integers, not the bounds between them.
         whole = sorted({0, (last - 1) // 2, last - 1})
         named = [(place + 0.5, number(int(bounds[place] + 0.5))) for place in whole]
     ends: dict[float, str] = {0: "start", last: "end"}
@@ -85,7 +85,7 @@ def _ticks(bounds: Sequence[Any], step: float, bottom: float) -> list[str]:
 
 
 def _bars(column: Values) -> str:
-    """The most frequent values of the rows to train on; other subsets have a mark on the bar."""
+    """Return bars of the most frequent training values; other subsets have a mark on the bar."""
     subsets = column["subsets"]
     shown = subsets["train"]["top"][:_BARS]
     shares = {name: _shares(subsets[name], shown) for name in SUBSETS if name in subsets}
@@ -118,7 +118,7 @@ def _marks(shares: Values, name: str, left: float, scale: float, y: float) -> li
 
 
 def _shares(subset: Values, shown: Sequence[Values]) -> dict[str, float]:
-    """Return the share of each value shown, as far as the subset's counts say it."""
+    """Return the share of each value shown, as far as the subset's counts include it."""
     rows = subset.get("items", subset["rows"])
     if not rows or "top" not in subset:
         return {}

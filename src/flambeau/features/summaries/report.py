@@ -13,7 +13,7 @@ REPORT = "report.html"
 def write_report(
     folder: str | os.PathLike[str], target: str | os.PathLike[str] | None = None
 ) -> Path:
-    """Write the page on a prepared folder, into it unless `target` is given; return its path."""
+    """Write the report on a prepared folder, in it unless `target` is given; return its path."""
     place = Path(folder)
     path = place / REPORT if target is None else Path(target)
     text = page(read_statistics(place), f"Features in {place.name}")

@@ -65,8 +65,8 @@ def statistics_of(
 ) -> dict[str, Any]:
     """Return statistics of all columns as plain values.
 
-    Rows are split by the raw columns `split_by`. `read_with` are operations that the reader has
-    done, so that raw columns are their results.
+    Rows are split by the raw columns `split_by`. `read_with` are operations that the reader did, so
+    that raw columns are their results.
     """
     columns: dict[str, dict[str, Any]] = {}
     for stage in STAGES:

@@ -1,4 +1,4 @@
-"""Moments, distinct values and frequent values of a column, compiled."""
+"""Compiled kernels for moments, distinct values and frequent values of a column."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def _extend(values: Any, counts: Any, bounds: Any) -> None:
     counts[3] += zeros
 
 
-# An addition waits for the one before it: four sums at a time are four times as fast.
+# Each addition waits for the previous one: four sums at a time are four times as fast.
 
 
 @reproducible_kernel
@@ -109,7 +109,7 @@ def count_low(values: Any, counts: Any) -> None:
 
 @inlined
 def _register(bits: Any, registers: Any) -> Any:
-    """Note the leading zeros of a hash in the register that its first bits name."""
+    """Record the leading zeros of a hash in the register that its first bits select."""
     place = np.int64(bits >> _TOP)
     rest = bits & _REST
     held = registers[place]
@@ -121,7 +121,7 @@ def _register(bits: Any, registers: Any) -> Any:
 
 @kernel
 def add_distinct(keys: Any, registers: Any) -> None:
-    """Add keys to registers that estimate how many there are."""
+    """Add keys to registers that estimate the number of distinct keys."""
     for i in range(keys.size):
         _register(mix(np.uint64(keys[i]) ^ _SEED), registers)
 
@@ -132,9 +132,9 @@ def add_keys(
 ) -> None:
     """Add keys to the registers, and to a table of at most `most` keys with their counts.
 
-    A key that is new in the table gets the place -(row + 2). Once the table is full, so much is
-    subtracted from all counts that half of the keys leave it; `state` is the number of keys in the
-    table, and what was subtracted in all.
+    A key that is new in the table gets the place -(row + 2). Once the table is full, enough is
+    subtracted from all counts to remove half of the keys; `state` is the number of keys in the
+    table, and the total that was subtracted.
     """
     mask = np.uint64(held.size - 1)
     for i in range(keys.size):
@@ -155,7 +155,7 @@ def add_keys(
 
 @inlined
 def _slot_of(key: Any, first: Any, held: Any, counts: Any) -> Any:
-    """The slot of a key, or the empty one where it belongs."""
+    """Return the slot of a key, or the empty one where it belongs."""
     slot = np.int64(first)
     while counts[slot] > 0 and held[slot] != key:
         slot = (slot + 1) & (held.size - 1)
@@ -164,7 +164,7 @@ def _slot_of(key: Any, first: Any, held: Any, counts: Any) -> Any:
 
 @kernel
 def _subtract(held: Any, counts: Any, places: Any, state: Any) -> int:
-    """Subtract about the median of the counts, and leave out the keys that have none left."""
+    """Subtract about the median of the counts, and remove the keys whose counts drop to 0."""
     amount = _median(counts, state[0])
     kept = np.empty((held.size, 3), np.int64)
     size = 0
@@ -184,7 +184,7 @@ def _subtract(held: Any, counts: Any, places: Any, state: Any) -> int:
 
 @kernel
 def _median(counts: Any, used: int) -> int:
-    """A number that at least half of the counts do not exceed."""
+    """Return a number that at least half of the counts do not exceed."""
     for amount in range(1, _SMALL + 1):
         above = 0
         for slot in range(counts.size):

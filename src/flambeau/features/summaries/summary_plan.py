@@ -1,4 +1,4 @@
-"""Which columns are summarized, and how."""
+"""The choice of columns to summarize, and how."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from flambeau.features.operation import Operation, State, schema_after
 from flambeau.features.operations.categorify import Categorify
 from flambeau.features.summaries.column_summary import ColumnSummarizer, Role
 
-#: Rows of all subsets together that pictures and drift are made of, about.
+#: Approximate number of rows, over all subsets, that pictures and drift are computed from.
 SAMPLED_ROWS = 100_000
 
 #: Raw columns, or features.
@@ -23,17 +23,17 @@ STAGES: tuple[Stage, ...] = ("raw", "features")
 @final
 @dataclass(frozen=True)
 class SummaryPlan:
-    """Which columns are summarized, and the fraction of the rows that is sampled.
+    """The columns to summarize, and the fraction of the rows to sample.
 
-    `raw` are all raw columns, `features` those that operations have made; features that are raw
-    columns as they were read are summarized only once. `columns` are the names of all features.
+    `raw` are all raw columns, `features` those that operations have made; features that are
+    unchanged raw columns are summarized only once. `columns` are the names of all features.
     """
 
     raw: pa.Schema
     features: pa.Schema
     columns: tuple[str, ...]
     fraction: float
-    #: The values and counts behind features that are numbers of a vocabulary.
+    #: The values and counts behind features that are ids of a vocabulary.
     vocabularies: Mapping[str, StoredTable]
     #: The values and counts of raw columns that have a vocabulary of their own.
     counted: Mapping[str, StoredTable]
@@ -42,7 +42,7 @@ class SummaryPlan:
     def of(
         cls, operations: Sequence[Operation], states: Sequence[State], raw: pa.Schema, rows: int
     ) -> "SummaryPlan":
-        """Return what is summarized of data with some rows and of its features."""
+        """Return the plan for data with `rows` rows, and for its features."""
         schema, made = raw, set[str]()
         vocabularies: dict[str, StoredTable] = {}
         counted: dict[str, StoredTable] = {}
@@ -66,7 +66,7 @@ class SummaryPlan:
         return schema.field(name).type
 
     def summarizer(self, stage: Stage, name: str) -> ColumnSummarizer:
-        """Return what gathers the summary of a column."""
+        """Return a summarizer of a column."""
         role: Role = "values"
         if stage == "raw" and name in self.counted:
             role = "counted"

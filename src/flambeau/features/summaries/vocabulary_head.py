@@ -1,4 +1,4 @@
-"""The most frequent values of a vocabulary, and how many it has in all."""
+"""The most frequent values of a vocabulary, and its size."""
 
 from dataclasses import dataclass
 from typing import Self, final
@@ -22,12 +22,12 @@ class VocabularyHead:
 
     @classmethod
     def of(cls, table: pa.Table) -> Self:
-        """Return that of a table in memory."""
+        """Return the head of a table in memory."""
         return cls.stored({"table": table}, "table")
 
     @classmethod
     def stored(cls, state: State, name: str) -> Self:
-        """Return that of a table of statistics, which is read piece by piece."""
+        """Return the head of a table of statistics, which is read piece by piece."""
         first, size, total = schema_of(state, name).empty_table(), 0, 0
         for batch in batches_of(state, name):
             if size < LOW_IDS:

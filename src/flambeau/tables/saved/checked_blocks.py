@@ -60,7 +60,7 @@ class CheckedBlocks:
         self._complete = True
 
     def mark_all(self) -> None:
-        """Note that the whole file was checked in another way."""
+        """Record that the whole file was checked in another way."""
         self.marks[:] = 1
         self._complete = True
 

@@ -56,7 +56,7 @@ class MappedTable:
 
     @property
     def has_checksums(self) -> bool:
-        """Whether damage to any of the files is detected."""
+        """Return whether damage to any of the files is detected."""
         return all(file.has_checksums for layer in self.layers for file in layer)
 
     def rows_of_layer(self, number: int) -> int:

@@ -53,7 +53,7 @@ class TablesSnapshot:
 
     @property
     def written(self) -> bool:
-        """Whether all rows are in their files."""
+        """Return whether all rows are in their files."""
         return not self._open
 
     @property

@@ -49,7 +49,7 @@ class Touched:
         self.bits, self._left = RowBits(), []
 
     def end_snapshot(self, completed: bool) -> None:
-        """Note that the snapshot ended; if it was not completed, earlier changes still count."""
+        """Record the end of the snapshot; if it was not completed, earlier changes still count."""
         if self._before is not None and not completed:
             bits, left = self._before
             self.bits.add(bits)

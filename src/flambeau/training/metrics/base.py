@@ -79,7 +79,7 @@ class SumMetric(Metric):
 
     @abstractmethod
     def _terms(self, rows: LabelledRows) -> Sequence[Array]:
-        """Return what to sum over rows, weight included: each [rows] or [rows, columns]."""
+        """Return the weighted terms to sum over rows: each [rows] or [rows, columns]."""
 
     @abstractmethod
     def _value(self, sums: Array) -> float:

@@ -1,1 +1,1 @@
-"""`horovod.common`: what interfaces of all frameworks share."""
+"""`horovod.common`: the parts of the API that all frameworks share."""

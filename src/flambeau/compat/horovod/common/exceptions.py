@@ -1,8 +1,8 @@
-"""The errors of Horovod's interface."""
+"""Errors of Horovod's API."""
 
 
 class HorovodInternalError(RuntimeError):
-    """A collective operation failed: requests that differ between ranks, or a rank that is lost."""
+    """A collective operation failed: requests differ between ranks, or a rank is lost."""
 
 
 class HostsUpdatedInterrupt(RuntimeError):  # noqa: N818 (Horovod's name)
@@ -14,4 +14,4 @@ class HostsUpdatedInterrupt(RuntimeError):  # noqa: N818 (Horovod's name)
 
 
 class HorovodVersionMismatchError(ImportError):
-    """Part of Horovod's interface; never raised, for nothing is compiled."""
+    """Part of Horovod's API; never raised, because nothing is compiled."""

@@ -1,4 +1,4 @@
-"""`horovod.common.util`: what scripts and tests ask about the installation."""
+"""`horovod.common.util`: functions with which scripts and tests check the installation."""
 
 import itertools
 from typing import Any
@@ -21,7 +21,7 @@ def num_rank_is_power_2(num_rank: int) -> bool:
 
 
 def split_list(items: list[Any], parts: int) -> list[list[Any]]:
-    """Return a list in parts whose sizes differ by one at most, the larger ones first."""
+    """Return a list in parts whose sizes differ by at most one, the larger ones first."""
     size, rest = divmod(len(items), parts)
     bounds = [i * size + min(i, rest) for i in range(parts + 1)]
     return [items[first:last] for first, last in itertools.pairwise(bounds)]
@@ -33,7 +33,7 @@ def is_iterable(value: Any) -> bool:
 
 
 def extension_available(name: str, verbose: bool = False) -> bool:
-    """Return whether an interface is there: that of torch."""
+    """Return whether a framework is supported: only torch is."""
     return name in ("torch", "pytorch")
 
 

@@ -1,4 +1,4 @@
-"""A sampler that shares out the rows of an epoch that no rank has trained on yet."""
+"""A sampler of the rows of an epoch that no rank has trained on yet."""
 
 import random
 from collections.abc import Iterator, Sequence, Sized
@@ -10,9 +10,9 @@ from flambeau.compat.horovod.engine.running import is_running, place
 
 
 class ElasticSampler(Sampler[int]):
-    """Rows of this rank, like `DistributedSampler`'s, but without those of `record_batch`.
+    """Rows of this rank, as with `DistributedSampler`, but without those of recorded batches.
 
-    Call `set_epoch` at the end of an epoch, not at its begin: a restored one continues.
+    Call `set_epoch` at the end of an epoch, not at its start: a restored epoch continues.
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
@@ -26,37 +26,37 @@ class ElasticSampler(Sampler[int]):
 
     @property
     def processed_indices(self) -> set[int]:
-        """The rows of this epoch that have been trained on, as far as this rank knows."""
+        """The trained rows of this epoch: of this rank, and of all ranks up to the last sync."""
         return self.done[1]
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin another epoch, with all rows."""
+        """Start another epoch, with all rows."""
         self.epoch = epoch
         self.done = epoch, set()
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Note that this rank has trained on a batch."""
+        """Record that this rank has trained on a batch."""
         self.record_indices(self.get_indices(batch_idx, batch_size))
 
     def record_indices(self, indices: Sequence[int]) -> None:
-        """Note that this rank has trained on these rows."""
+        """Record that this rank has trained on these rows."""
         self.done[1].update(indices)
 
     def get_indices(self, batch_idx: int, batch_size: int) -> list[int]:
-        """Return the rows of a batch of this rank."""
+        """Return the rows of one of this rank's batches."""
         first = batch_idx * batch_size
         return self.indices[first : first + batch_size]
 
     def unite(self, done: Sequence[tuple[int, set[int]]]) -> None:
-        """Take what all ranks have done of this epoch for done."""
+        """Merge the rows that all ranks have trained on in this epoch."""
         for epoch, rows in done:
             if epoch == self.epoch:
                 self.done[1].update(rows)
         self.reset()
 
     def reset(self) -> None:
-        """Share out the rows that are left among the ranks there are."""
+        """Divide the remaining rows among the current ranks."""
         if is_running():
             self.rank, self.num_replicas = place().rank, place().size
         done = self.done[1]
@@ -69,11 +69,11 @@ class ElasticSampler(Sampler[int]):
         self.indices = padded[self.rank :: self.num_replicas]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the epoch, and what has been done of it."""
+        """Return the epoch and the rows trained on in it."""
         return {"epoch": self.epoch, "processed_indices": sorted(self.done[1])}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where another sampler was."""
+        """Continue from the state of another sampler."""
         self.epoch = state["epoch"]
         self.done = self.epoch, set(state["processed_indices"])
         self.reset()

@@ -1,4 +1,4 @@
-"""Training that survives the loss of a rank: state that is committed, restored and shared again."""
+"""Training that survives the loss of a rank: state that is committed, restored and synchronized."""
 
 import copy
 import functools
@@ -14,10 +14,10 @@ from flambeau.compat.horovod.functions import allgather_object, broadcast_object
 
 
 def run(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function as one that starts again from the last commit after a rank is lost.
+    """Return a function that restarts from the last commit after a rank is lost.
 
-    Its first argument is the state. The launcher has to start the lost rank again; the others wait
-    for it in `init`.
+    Its first argument is the state. The launcher has to restart the lost rank; the others wait for
+    it in `init`.
     """
 
     @functools.wraps(function)
@@ -41,25 +41,25 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class State:
-    """What training needs to continue. Children say how to save, restore and share it."""
+    """The state that training resumes from. Subclasses save, restore and share it."""
 
     def __init__(self) -> None:
         self._reset_callbacks: list[Callable[[], None]] = []
-        #: How often this process has committed, or received what others had.
+        #: Number of commits of this process, or of the rank that it received its state from.
         self._commits = 0
 
     def register_reset_callbacks(self, callbacks: Sequence[Callable[[], None]]) -> None:
-        """Add functions to call after ranks have been lost, before training continues."""
+        """Add functions to call after ranks have been lost, before training resumes."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """Call the functions that are to be called after a loss."""
+        """Reset the state and call the registered functions after the loss of a rank."""
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def commit(self) -> None:
-        """Save the state as the one to restore; it takes as long as a copy of it."""
+        """Save the state as the one to restore; this takes as long as copying it."""
         self._commits += 1
         self.save()
         self.check_host_updates()
@@ -68,7 +68,7 @@ class State:
         """Do nothing: the hosts are fixed."""
 
     def sync(self) -> None:
-        """Share the state of the rank that has committed most: a restarted one has none."""
+        """Share the state of the rank with the most commits: a restarted rank has none."""
         commits = allgather_object(self._commits, "elastic.commits")
         root = commits.index(max(commits))
         self._commits = commits[root]
@@ -79,19 +79,19 @@ class State:
         raise NotImplementedError
 
     def restore(self) -> None:
-        """Go back to the last copy."""
+        """Restore the last copy."""
         raise NotImplementedError
 
     def share(self, root: int) -> None:
-        """Replace the state by that of a rank, and save it."""
+        """Replace the state with that of a rank, and save it."""
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Prepare for another group of ranks."""
+        """Prepare for a new group of ranks."""
 
 
 class ObjectState(State):
-    """Values that can be pickled, as attributes."""
+    """A state of picklable values, as attributes."""
 
     def __init__(self, **values: Any) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class ObjectState(State):
         self._saved = {name: copy.deepcopy(getattr(self, name)) for name in self._saved}
 
     def restore(self) -> None:
-        """Go back to the last copy."""
+        """Restore the last copy."""
         self._set_values()
 
     def _set_values(self) -> None:
@@ -111,14 +111,14 @@ class ObjectState(State):
             setattr(self, name, copy.deepcopy(value))
 
     def share(self, root: int) -> None:
-        """Replace the values by those of a rank."""
+        """Replace the values with those of a rank."""
         current = {name: getattr(self, name) for name in self._saved}
         self._saved = broadcast_object(current, root, "elastic.values")
         self._set_values()
 
 
 class TorchState(ObjectState):
-    """Models, optimizers and samplers, and any other values, as attributes."""
+    """A state of models, optimizers, samplers and other picklable values, as attributes."""
 
     def __init__(self, model: Any = None, optimizer: Any = None, **values: Any) -> None:
         given = {"model": model, "optimizer": optimizer, **values}
@@ -138,13 +138,13 @@ class TorchState(ObjectState):
         self._copies = {name: copy.deepcopy(p.state_dict()) for name, p in self._parts.items()}
 
     def restore(self) -> None:
-        """Go back to the last copy; gradients in flight are dropped."""
+        """Restore the last copy; gradients in flight are dropped."""
         for name, kept in self._copies.items():
             self._parts[name].load_state_dict(copy.deepcopy(kept))
         super().restore()
 
     def share(self, root: int) -> None:
-        """Replace all parts and values by those of a rank. What samplers have done is united."""
+        """Replace all parts and values with those of a rank; merge what samplers have recorded."""
         samplers = {n: p for n, p in self._parts.items() if isinstance(p, ElasticSampler)}
         done = allgather_object({n: p.done for n, p in samplers.items()}, "elastic.samplers")
         states = {name: part.state_dict() for name, part in self._parts.items()}
@@ -156,7 +156,7 @@ class TorchState(ObjectState):
         self._keep()
 
     def reset(self) -> None:
-        """Share rows out anew."""
+        """Drop the gradients in flight."""
         for part in self._parts.values():
             if isinstance(part, torch.optim.Optimizer) and hasattr(part, "_hvd"):
                 part._hvd.drop()

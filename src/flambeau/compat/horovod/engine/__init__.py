@@ -1,1 +1,1 @@
-"""One rank from `init` to `shutdown`: how it meets the others, and what connects its parts."""
+"""One rank from `init` to `shutdown`: its rendezvous with the other ranks, and its engine."""

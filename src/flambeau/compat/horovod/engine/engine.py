@@ -1,4 +1,4 @@
-"""One rank between `init` and `shutdown`: what it has requested, and who executes it."""
+"""One rank between `init` and `shutdown`: its requests, its link and its executor."""
 
 import itertools
 import os
@@ -23,17 +23,17 @@ from flambeau.compat.horovod.negotiation.negotiator import Negotiator
 from flambeau.messaging import Client
 from flambeau.roles.coordinator_store import CoordinatorStore
 
-#: How long `shutdown` waits for the other ranks to finish what is agreed.
+#: Seconds that `shutdown` waits for the other ranks to finish the agreed operations.
 LEAVE_SECONDS = 8.0
 
 
 class DuplicateNameError(ValueError):
-    """An operation of this name is in flight already."""
+    """An operation with this name is already in flight."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank is: among all, among those of its machine, and among machines."""
+    """The position of a rank: among all ranks, on its machine, and among machines."""
 
     rank: int
     size: int
@@ -46,14 +46,14 @@ class Place:
 
 @final
 class Engine:
-    """Requests operations by name and gives back their results."""
+    """The requests of one rank for operations by name, and their results."""
 
     def __init__(self, place: Place, settings: HorovodSettings) -> None:
         self.place, self.settings = place, settings
         self.ranks_of: dict[int, list[int]] = {ALL: list(range(place.size))}
         self._collectives: dict[int, Collectives] = {}
         self._works: dict[tuple[int, str], Work] = {}
-        #: Works that may wait for a rank that is lost, in a collective that cannot be ended.
+        #: Works that may wait for a lost rank, in a collective that cannot be interrupted.
         self._executing: list[Work] = []
         self._lock = threading.Lock()
         self._counts: defaultdict[tuple[str, int], itertools.count[int]] = defaultdict(
@@ -71,10 +71,10 @@ class Engine:
         if settings.timeline and place.rank == 0:
             self.executor.timeline.start(Path(settings.timeline))
 
-    # Beginning and end
+    # Start and shutdown
 
     def connect(self, client: Client[Said], host: str, controller: Controller | None) -> None:
-        """Use a connection to the controller, which has answered `Begin` to this rank."""
+        """Use a connection to the controller, which has sent `Begin` to this rank."""
         self._host, self._controller = host, controller
         self._link = Link(
             client,
@@ -87,7 +87,7 @@ class Engine:
         self._link.start()
 
     def meet(self) -> None:
-        """Wait until the groups of all ranks are connected, so that nothing is left to do later."""
+        """Wait until the process groups of all ranks are connected, so that no operation has to."""
         work = Work(Request("barrier", "init"))
         self.submit([work])
         try:
@@ -97,7 +97,7 @@ class Engine:
             raise
 
     def shutdown(self) -> None:
-        """End the connections, after what is agreed is executed everywhere."""
+        """Close the connections after all ranks have executed the agreed operations."""
         if self._process != os.getpid():  # a fork has no threads
             return
         failed = bool(self._reason)
@@ -116,7 +116,7 @@ class Engine:
         self.executor.put(finished)
 
     def _end(self, reason: str) -> None:
-        """Fail what is in flight, and what is requested later."""
+        """Fail the operations in flight, and all later requests."""
         with self._lock:
             self._reason = self._reason or reason
             works, self._works = [*self._works.values(), *self._executing], {}
@@ -126,13 +126,13 @@ class Engine:
     # Requests
 
     def name(self, kind: str, name: str | None, process_set: int) -> str:
-        """Return the full name of an operation: one without a name is known by its number."""
+        """Return the full name of an operation; one without a name is numbered."""
         if name is not None:
             return f"{kind}.{name}"
         return f"{kind}.noname{self._since}.{next(self._counts[kind, process_set])}"
 
     def renumber(self) -> None:
-        """Number operations without names anew: ranks that had joined have made fewer of them."""
+        """Restart the numbers of unnamed operations: ranks that had joined made fewer of them."""
         self._joins += 1
         self._since = f".after.join{self._joins}"
         self._counts.clear()
@@ -152,14 +152,14 @@ class Engine:
             self._link.submit(requests, wake=wake)
 
     def _negotiate(self, requests: Sequence[Request]) -> None:
-        """Agree with oneself, where there is one rank."""
+        """Agree without a controller: there is one rank."""
         self._alone.submit(0, requests, 0.0)
         agreed = self._alone.take()
         if agreed is not None:
             self._agreed([each for each in agreed.items if isinstance(each, Agreement)])
 
     def flush(self) -> None:
-        """Send requests that have not been sent."""
+        """Send requests that have not been sent yet."""
         if self._link is not None:
             self._link.flush()
 
@@ -180,10 +180,10 @@ class Engine:
     def _agreed(self, agreements: list[Agreement]) -> None:
         self.executor.put(agreements)
 
-    # What the executor works with; see `Groups`
+    # For the executor; see `Groups`
 
     def collectives(self, process_set: int) -> Collectives | None:
-        """Return the operations of a process set; None if this rank is not in it."""
+        """Return the collectives of a process set; None if this rank is not in it."""
         found = self._collectives.get(process_set)
         if found is None and self.place.rank in self.ranks_of.get(process_set, ()):
             found = self._collectives[process_set] = self._made(process_set)
@@ -204,9 +204,9 @@ class Engine:
         return self.ranks_of[process_set]
 
     def take(self, keys: Sequence[tuple[int, str]]) -> list[Work | None] | None:
-        """Return the works of these names; None for one if this rank has joined.
+        """Return the works with these keys; None in place of one if this rank has joined.
 
-        None instead of a list if all works have failed: zeros in their place would be wrong.
+        Return None instead of a list if all works have failed: zeros in their place would be wrong.
         """
         with self._lock:
             if self._reason:
@@ -220,6 +220,6 @@ class Engine:
         self.ranks_of[number] = list(ranks)
 
     def remove(self, number: int) -> None:
-        """Forget a process set."""
+        """Remove a process set."""
         self.ranks_of.pop(number, None)
         self._collectives.pop(number, None)

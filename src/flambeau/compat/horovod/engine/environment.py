@@ -8,17 +8,17 @@ from flambeau.errors import ConfigError
 
 @dataclass(frozen=True)
 class HorovodSettings:
-    """What the environment says; the defaults are Horovod's."""
+    """Settings from the environment; the defaults are Horovod's."""
 
-    #: Small tensors are summed together up to so many bytes.
+    #: Most bytes of small tensors that are summed together.
     fusion_bytes: int = 64 << 20
-    #: Names agreed before that are kept.
+    #: Number of earlier agreements that are kept.
     cache_capacity: int = 1024
-    #: After so long an operation that not all ranks have requested is reported; 0: never.
+    #: Seconds until an operation that not all ranks have requested is reported; 0: never.
     stall_seconds: float = 60.0
-    #: A file for the timeline of operations.
+    #: File for the timeline of operations.
     timeline: str = ""
-    #: How long ranks wait for each other in `init`.
+    #: Seconds that ranks wait for each other in `init`.
     start_seconds: float = 600.0
 
 
@@ -36,7 +36,7 @@ def horovod_settings() -> HorovodSettings:
 
 
 def own_ranks() -> dict[str, int]:
-    """Return what Horovod's launcher says of this process, such as `local_rank`."""
+    """Return the ranks and sizes that Horovod's launcher sets, such as `local_rank`."""
     if "HOROVOD_RANK" not in os.environ or "RANK" in os.environ:
         return {}
     names = ("local_rank", "local_size", "cross_rank", "cross_size")
@@ -45,12 +45,12 @@ def own_ranks() -> dict[str, int]:
 
 
 def without_address() -> bool:
-    """Return whether the roles of `fb.run` have started this process: no address is announced."""
+    """Return whether `fb.run` has started this process: it sets no MASTER_ADDR."""
     return "MASTER_ADDR" not in os.environ
 
 
 def interface() -> str | None:
-    """Return the network interface that gloo is to use."""
+    """Return the network interface for Gloo; None if it is not set."""
     return os.environ.get("GLOO_SOCKET_IFNAME")
 
 

@@ -1,4 +1,4 @@
-"""How the ranks find each other, and the first of them the others."""
+"""Rendezvous: all ranks find rank 0 and connect to its controller."""
 
 import socket
 import time
@@ -34,29 +34,29 @@ from flambeau.messaging import Client, Server, new_secret
 from flambeau.version import __version__
 
 LOOK_SECONDS = 0.05
-#: A rank that is not answered looks for another place of rank 0.
+#: A rank that receives no answer for this long looks for rank 0 again.
 SILENCE_SECONDS = 60.0
-#: All calls of `init` of a job meet at one place: a rank that is restarted does not count them.
+#: All calls of `init` in a job use one meeting place: a restarted rank has not counted them.
 CALL = "horovod"
 _STORE_KEY = "flambeau.horovod"
 
 
 class _Finding(Protocol):
-    """Where rank 0 listens and the others find it."""
+    """A place where rank 0 listens and the other ranks find it."""
 
     def open(self) -> Server[Said]:
         """Listen, as rank 0."""
 
     def find(self) -> tuple[str, bytes] | None:
-        """Return address and secret of rank 0, if it is there."""
+        """Return the address and secret of rank 0; None if they are not there yet."""
 
     def remove(self) -> None:
-        """Forget them, once all have arrived."""
+        """Remove address and secret, once all ranks have arrived."""
 
 
 @final
 class _ByLauncher:
-    """By the meeting place of `fb.Attached`: a file, or an address that all know."""
+    """Rendezvous at the meeting place of `fb.Attached`: a file, or a known address."""
 
     def __init__(self, place: MeetingPlace, host: str) -> None:
         self._place, self._host = place, host
@@ -68,7 +68,7 @@ class _ByLauncher:
 
 @final
 class _ByStore:
-    """By the store of torch.distributed, which the roles of `fb.run` keep authenticated."""
+    """Rendezvous by the torch.distributed store, which the roles of `fb.run` authenticate."""
 
     def __init__(self, number: int, host: str) -> None:
         self._key, self._host = f"{_STORE_KEY}.{number}", host
@@ -92,7 +92,7 @@ class _ByStore:
 
 @dataclass
 class _Counter:
-    """How often this process has met others by the store."""
+    """The number of times that this process has met the others through the store."""
 
     meetings: int = 0
 
@@ -101,7 +101,7 @@ _counter = _Counter()
 
 
 def met(settings: HorovodSettings) -> Engine:
-    """Return this rank's engine, once all ranks have arrived."""
+    """Wait until all ranks have arrived, and return this rank's engine."""
     if dist.is_initialized() and without_address():
         _counter.meetings += 1
         host = address_of(interface() or "lo") or "127.0.0.1"
@@ -146,7 +146,7 @@ def _arrive(rank: int, size: int, finding: _Finding, settings: HorovodSettings) 
 def _welcomed(
     rank: int, size: int, find: Callable[[], tuple[str, bytes] | None], seconds: float
 ) -> tuple[Client[Said], Begin]:
-    """Return a connection to the controller and its answer, given once all ranks are there."""
+    """Wait for all ranks; return a connection to the controller, and its answer."""
     deadline = time.monotonic() + seconds
     hello = Hello(rank, size, machine_identity(), __version__)
     while time.monotonic() < deadline:
@@ -170,7 +170,7 @@ def _welcomed(
 
 
 def _answer(client: Client[Said], deadline: float) -> Begin | None:
-    """Return the controller's answer; None if there is none at this address."""
+    """Return the controller's answer; None if the rank has to try again."""
     while client.problem is None and time.monotonic() < deadline:
         received = client.receive(LOOK_SECONDS)
         if received is None:
@@ -185,7 +185,7 @@ def _answer(client: Client[Said], deadline: float) -> Begin | None:
 
 
 def _place(rank: int, machines: list[str]) -> Place:
-    """Return where a rank is. Launchers number local ranks as they like; this goes by ranks."""
+    """Return the position of a rank; local ranks follow ranks unless the launcher sets them."""
     mine = [each for each, machine in enumerate(machines) if machine == machines[rank]]
     hosts = list(dict.fromkeys(machines))
     counts = {machines.count(host) for host in hosts}

@@ -1,4 +1,4 @@
-"""The engine of this process: what `init` makes and `shutdown` ends."""
+"""The engine of this process, which `init` creates and `shutdown` stops."""
 
 import atexit
 import threading
@@ -20,7 +20,7 @@ _running = _Running()
 
 
 def start() -> Engine:
-    """Return the engine; meet the other ranks if there is none."""
+    """Return the engine; if there is none, create it and connect to the other ranks."""
     with _running.lock:
         if _running.engine is None:
             _running.engine = met(horovod_settings())
@@ -31,7 +31,7 @@ def start() -> Engine:
 
 
 def stop() -> None:
-    """End the engine, if there is one."""
+    """Stop the engine, if there is one."""
     with _running.lock:
         engine, _running.engine = _running.engine, None
     if engine is not None:
@@ -52,5 +52,5 @@ def engine() -> Engine:
 
 
 def place() -> Place:
-    """Return where this rank is."""
+    """Return the position of this rank."""
     return engine().place

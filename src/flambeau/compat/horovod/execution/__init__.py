@@ -1,1 +1,1 @@
-"""Execution of what is agreed, in the agreed order. Nothing here knows how it was agreed."""
+"""Execution of agreed operations in the agreed order, independent of their negotiation."""

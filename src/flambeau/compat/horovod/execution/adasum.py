@@ -1,4 +1,4 @@
-"""Adasum: a sum of gradients that is an average where they agree, and a sum where they do not."""
+"""Adasum: an average of parallel gradients, a sum of orthogonal ones, and between the two."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from flambeau.compat.horovod.execution.collectives import Collectives
 
 
 def adasum(tensor: Tensor, group: Collectives) -> Tensor:
-    """Return the same combination of all ranks' tensors on every rank.
+    """Return the Adasum of all ranks' tensors, the same on every rank.
 
     Pairs of neighbours are combined, then pairs of these, and so on; the number of ranks is a power
     of two. Every rank gathers all tensors, so that memory grows with the number of ranks.

@@ -1,4 +1,4 @@
-"""Sums, gathers and broadcasts of one process set, for every type of tensors, on the CPU."""
+"""Reductions, gathers and broadcasts of one process set, for all data types, on the CPU."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from flambeau.strategies.group import Group
 from flambeau.strategies.shared_group import shared_if_possible
 
 TIMEOUT = timedelta(minutes=30)
-#: Types that gloo cannot add up, or not as expected, and what stands in for them.
+#: Types that Gloo cannot reduce as expected, and the types used instead.
 _WIDER = {torch.int16: torch.int32, torch.bool: torch.int32}
 _OPERATIONS: dict[str, Any] = {
     "Average": dist.ReduceOp.SUM,
@@ -27,12 +27,12 @@ _OPERATIONS: dict[str, Any] = {
 
 @final
 class Collectives:
-    """The operations of one process set. Its ranks call them in the same order."""
+    """The collectives of one process set. All its ranks call them in the same order."""
 
     def __init__(
         self, store: Any, host: str, rank: int, size: int, lost: Callable[[], str]
     ) -> None:
-        """`lost` says why other ranks can no longer be waited for, or nothing."""
+        """`lost` returns why other ranks can no longer be waited for; empty if they can."""
         self.rank, self.size = rank, size
         gloo: Any = c10d.ProcessGroupGloo
         options = gloo._Options()
@@ -43,7 +43,7 @@ class Collectives:
         self._sums = shared_if_possible(GlooGroup(self._gloo, rank, size), lost)
 
     def reduce(self, tensor: Tensor, operation: str) -> None:
-        """Replace a contiguous tensor by the sum (minimum, ...) over ranks."""
+        """Replace a contiguous tensor with the sum (minimum, ...) over ranks."""
         if not tensor.numel() or self.size == 1:
             return
         wider = _WIDER.get(tensor.dtype)
@@ -59,7 +59,7 @@ class Collectives:
             self._gloo.allreduce([tensor], options).wait()
 
     def broadcast(self, tensor: Tensor, root: int) -> None:
-        """Replace a contiguous tensor by that of the rank with index `root` in the set."""
+        """Replace a contiguous tensor with that of the rank with index `root` in the set."""
         if not tensor.numel() or self.size == 1:
             return
         options = dist.BroadcastOptions()
@@ -67,7 +67,7 @@ class Collectives:
         self._gloo.broadcast([_bytes(tensor)], options).wait()
 
     def gather(self, tensor: Tensor, rows: Sequence[int]) -> Tensor:
-        """Return the rows of all ranks, of which each has as many as `rows` says."""
+        """Return the rows of all ranks in a new tensor; `rows` has the number of each rank."""
         out = tensor.new_empty((sum(rows), *tensor.shape[1:]))
         if not out.numel():
             return out
@@ -86,7 +86,7 @@ class Collectives:
         return out
 
     def exchange(self, tensor: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
-        """Return the rows that each rank has for this one; it sends `sent` rows to each."""
+        """Send `sent` rows to each rank, and return the `received` rows of each in a new tensor."""
         out = tensor.new_empty((sum(received), *tensor.shape[1:]))
         width = math.prod(tensor.shape[1:]) * tensor.element_size()
         if self.size == 1:
@@ -103,36 +103,36 @@ class Collectives:
             self._gloo.barrier().wait()
 
     def abort(self) -> None:
-        """End what waits for ranks that are gone."""
+        """Abort operations that wait for lost ranks."""
         self._gloo.abort()
 
 
 @final
 class GlooGroup(Group):
-    """What sums in shared memory need of the ranks of a process set."""
+    """The collectives of a process set that sums in shared memory use."""
 
     def __init__(self, gloo: Any, rank: int, size: int) -> None:
         self._gloo, self.rank, self.size = gloo, rank, size
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """All-reduce in place."""
+        """Sum a tensor over ranks in place, and return it."""
         self._gloo.allreduce([tensor], dist.AllreduceOptions()).wait()
         return tensor
 
     def broadcast(self, tensor: Tensor) -> Tensor:
-        """Broadcast from the first rank in place."""
+        """Broadcast a tensor from the first rank in place, and return it."""
         options = dist.BroadcastOptions()
         options.rootRank, options.rootTensor = 0, 0
         self._gloo.broadcast([tensor], options).wait()
         return tensor
 
     def gather(self, data: bytes) -> list[bytes]:
-        """Gathering is done by `Collectives`."""
+        """Raise: `Collectives` gathers."""
         raise NotImplementedError
 
 
 def _bytes(tensor: Tensor) -> Tensor:
-    """Return the memory of a contiguous tensor."""
+    """Return the memory of a contiguous tensor as bytes, without a copy."""
     if tensor.numel() == 0:
         return torch.empty(0, dtype=torch.uint8)
     return tensor.detach().reshape(-1).view(torch.uint8)

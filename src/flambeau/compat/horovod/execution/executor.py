@@ -1,4 +1,4 @@
-"""Executes what all ranks have agreed on, in the agreed order, in a thread of its own."""
+"""Execution of the operations that all ranks have agreed on, in that order, in a thread."""
 
 import queue
 import threading
@@ -20,25 +20,25 @@ Call = Callable[[], None]
 
 
 class Groups(Protocol):
-    """Where the executor finds what it works with."""
+    """The process sets and works that the executor uses."""
 
     def collectives(self, process_set: int) -> Collectives | None:
-        """Return the operations of a process set; None if this rank is not in it."""
+        """Return the collectives of a process set; None if this rank is not in it."""
 
     def ranks(self, process_set: int) -> Sequence[int]:
         """Return the ranks of a process set."""
 
     def take(self, keys: Sequence[tuple[int, str]]) -> list[Work | None] | None:
-        """Return the works of these names; None for one if this rank has joined.
+        """Return the works with these keys; None in place of one if this rank has joined.
 
-        None instead of a list if all works have failed, because a rank is lost.
+        Return None instead of a list if all works have failed, because a rank is lost.
         """
 
     def add(self, number: int, ranks: Sequence[int]) -> None:
         """Create a process set."""
 
     def remove(self, number: int) -> None:
-        """Forget a process set."""
+        """Remove a process set."""
 
 
 @final
@@ -57,17 +57,17 @@ class Executor:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is being executed or waits for it."""
+        """Return whether anything is being executed or queued."""
         return self._waiting > 0
 
     def put(self, what: list[Agreement] | Call) -> None:
-        """Queue agreements, or a function to be called after those before it."""
+        """Queue agreements, or a function to call after those queued before it."""
         with self._lock:
             self._waiting += 1
         self._queue.put(what)
 
     def stop(self, seconds: float) -> None:
-        """End after what is queued."""
+        """Stop after the queued items; wait at most `seconds`."""
         self._queue.put(None)
         self._thread.join(seconds)
         self.timeline.stop()
@@ -84,7 +84,7 @@ class Executor:
                     self._waiting -= 1
 
     def _execute(self, part: list[Agreement]) -> None:
-        """Execute a part; what goes wrong is the error of all its works."""
+        """Execute a part; if it fails, all its works fail."""
         works = self._groups.take([each.request.key for each in part])
         if works is None:
             return
@@ -95,7 +95,7 @@ class Executor:
         try:
             with self.timeline.executing([each.request for each in part]):
                 self._dispatch(part, works)
-        # Of gloo when a rank is gone, of the timeline when the disk is full: no thread may wait on.
+        # Gloo fails when a rank is lost, the timeline when the disk is full: no thread may hang.
         except Exception as error:  # noqa: BLE001
             _fail(works, f"{first.request.kind} '{first.request.name}' failed: {error}")
 
@@ -185,7 +185,7 @@ class Executor:
     def _reduce_fused(
         self, inputs: list[Tensor], request: Request, works: list[Work | None], group: Collectives
     ) -> None:
-        """Reduce tensors of one type in one buffer, and deliver them all at once."""
+        """Reduce tensors of one type in one buffer, and deliver the results together."""
         buffer = self._buffer(inputs[0].dtype, sum([each.numel() for each in inputs]))
         torch.cat([each.view(-1) for each in inputs], out=buffer)
         self._sum([buffer], request, group)
@@ -194,7 +194,7 @@ class Executor:
         found: list[Tensor] = []
         for work, output in zip(works, outputs, strict=True):
             if work is not None and work.tensor is not None:
-                # The buffer is overwritten by the next sum.
+                # Copied: the next sum overwrites the buffer.
                 new = work.target is None
                 work.output = work.tensor.new_empty(work.tensor.shape) if new else work.target
                 if output.numel():
@@ -211,7 +211,7 @@ class Executor:
         return held[:count]
 
     def _sum(self, tensors: list[Tensor], request: Request, group: Collectives) -> None:
-        """Reduce in place, with the factors of the request."""
+        """Reduce in place, scaled by the factors of the request."""
         operation = OPERATIONS[request.op]
         for tensor in tensors:
             scale(tensor, request.prescale)
@@ -222,7 +222,7 @@ class Executor:
 
 
 def _contiguous(tensor: Tensor) -> Tensor:
-    """Return the tensor itself if it can be worked on, else a copy of it on the CPU."""
+    """Return the tensor itself if it is contiguous on the CPU, else such a copy."""
     if tensor.is_cpu and tensor.is_contiguous():
         return tensor
     return tensor.detach().cpu().contiguous()

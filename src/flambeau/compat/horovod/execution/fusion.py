@@ -1,4 +1,4 @@
-"""Which agreements are executed together: the same decision on every rank."""
+"""Fusion of reductions that are executed together: the same decision on every rank."""
 
 from collections.abc import Iterable, Iterator
 from math import prod
@@ -9,16 +9,16 @@ from flambeau.compat.horovod.negotiation.messages import Agreement
 
 
 def item_bytes(dtype: str) -> int:
-    """Return the bytes of an element."""
+    """Return the bytes of one element."""
     found: torch.dtype = getattr(torch, dtype)
     return found.itemsize
 
 
 def fused(agreements: Iterable[Agreement], limit: int) -> Iterator[list[Agreement]]:
-    """Return the agreements in parts: reductions that can be one, others alone.
+    """Yield the agreements in parts: reductions that can be fused, others alone.
 
-    A part is where its first agreement was; all are complete, so the order between parts does not
-    matter as long as it is the same everywhere. A tensor above `limit` bytes is alone.
+    A part has the position of its first agreement. All agreements are complete, so the order of
+    parts only has to be the same on all ranks. A tensor above `limit` bytes is alone.
     """
     parts: list[list[Agreement]] = []
     open_parts: dict[tuple[object, ...], tuple[list[Agreement], int]] = {}

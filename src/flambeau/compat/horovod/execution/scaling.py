@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def scale(tensor: Tensor, factor: float) -> None:
-    """Multiply in place: integers in double precision, cut off; half precision in single."""
+    """Multiply in place: integers in double precision, truncated; half precision in single."""
     if factor == 1.0:
         return
     if not tensor.is_floating_point():

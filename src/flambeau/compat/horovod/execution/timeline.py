@@ -14,7 +14,7 @@ from flambeau.compat.horovod.negotiation.messages import Request
 
 @final
 class Timeline:
-    """Writes what one rank negotiates and executes; each name has a line of its own."""
+    """The timeline of one rank's negotiations and operations; each name has its own line."""
 
     def __init__(self) -> None:
         self._file: TextIOWrapper | None = None
@@ -23,7 +23,7 @@ class Timeline:
         self._cycles = False
 
     def start(self, path: Path, *, mark_cycles: bool = False) -> None:
-        """Write to a new file from now on."""
+        """Start to write to a new file."""
         self.stop()
         with self._lock:
             self._lines.clear()
@@ -34,7 +34,7 @@ class Timeline:
             self._file.write("[\n" + json.dumps(event))
 
     def stop(self) -> None:
-        """End the file."""
+        """Complete and close the file."""
         with self._lock:
             file, self._file = self._file, None
             if file is not None:
@@ -42,14 +42,14 @@ class Timeline:
                 file.close()
 
     def requested(self, requests: Sequence[Request]) -> None:
-        """Requests wait until all ranks have them."""
+        """Begin the negotiation of these requests in the timeline."""
         if self._file is not None:
             for request in requests:
                 self._event(request, "B", f"NEGOTIATE_{request.kind.upper()}")
 
     @contextmanager
     def executing(self, requests: Sequence[Request]) -> Iterator[None]:
-        """Operations are executed."""
+        """Enclose the execution of these requests in the timeline."""
         if self._file is None:
             yield
             return

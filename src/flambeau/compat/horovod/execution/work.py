@@ -15,10 +15,10 @@ from flambeau.coordination.activity import waits_for_others
 @final
 @dataclass(eq=False, slots=True)
 class Work:
-    """An operation that this rank has requested: its input, and in the end its output or error.
+    """An operation that this rank has requested: its input, and finally its output or error.
 
-    `target` is where the result goes, if that exists before: a tensor of the caller's for
-    operations in place. One thread at most waits for it.
+    `target` receives the result of an in-place operation; the caller owns it. At most one thread
+    waits for a work.
     """
 
     request: Request
@@ -28,7 +28,7 @@ class Work:
     error: str = ""
     #: Whether there is an output or an error.
     done: bool = False
-    #: Exists as soon as a thread waits.
+    #: Created when a thread waits.
     _awaited: threading.Event | None = None
 
     def finish(self, output: Any = None) -> None:
@@ -44,7 +44,7 @@ class Work:
 
     @waits_for_others
     def wait(self) -> Any:
-        """Return the output, for which it waits; raise the error."""
+        """Wait for the output and return it, or raise the error."""
         if not self.done:
             self._awaited = awaited = threading.Event()
             if not self.done:  # `end` looks for the event after it has set `done`
@@ -55,7 +55,7 @@ class Work:
 
 
 def end(works: Iterable[Work | None]) -> None:
-    """Let the results of works be taken: all of them before any thread that waits continues."""
+    """Mark works as done: all of them before any waiting thread continues."""
     ended = [work for work in works if work is not None]
     for work in ended:
         work.done = True

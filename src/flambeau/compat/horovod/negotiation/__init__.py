@@ -1,1 +1,1 @@
-"""Agreement of all ranks on what to execute next, by name. Rank 0 holds the controller."""
+"""Agreement of all ranks on the next operations, by name. The controller runs in rank 0."""

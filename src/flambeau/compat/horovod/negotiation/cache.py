@@ -1,4 +1,4 @@
-"""Agreements that were reached before: ranks repeat their requests by a number."""
+"""A cache of earlier agreements, whose requests ranks repeat by number."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from typing import final
 from flambeau.compat.horovod.negotiation.messages import Agreement, Request
 from flambeau.errors import ProtocolError
 
-#: Evicted entries that are still known, for requests that were on their way: multiples of capacity.
+#: Evicted entries kept for requests that are still in transit, as a multiple of the capacity.
 RETIRED = 8
 
 
@@ -24,7 +24,7 @@ class _Entry:
 
 @final
 class AgreementCache:
-    """The controller's side: numbers of agreements, least recently used first. Never reused."""
+    """The controller's cache by number, least recently used first. Numbers are never reused."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -37,11 +37,11 @@ class AgreementCache:
         self.grouped: set[int] = set()
 
     def number(self, key: tuple[int, str]) -> int | None:
-        """Return the number of the agreement on a name, if there is one."""
+        """Return the number of the agreement with a key, if there is one."""
         return self._by_name.get(key)
 
     def known(self, numbers: Iterable[int]) -> set[int]:
-        """Return those of the numbers that ranks still have."""
+        """Return those of the numbers that ranks still have in their caches."""
         return set(numbers) & self._entries.keys()
 
     def agreement(self, number: int) -> Agreement:
@@ -49,19 +49,19 @@ class AgreementCache:
         return self._entries[number].agreement
 
     def request(self, number: int, rank: int) -> Request:
-        """Return what a rank has requested by the number of an agreement."""
+        """Return the request that a rank repeats by the number of an agreement."""
         entry = self._entries.get(number) or self._retired.get(number)
         if entry is None or rank not in entry.requests:
             raise ProtocolError(f"rank {rank} repeats an agreement {number} that is not known")
         return entry.requests[rank]
 
     def use(self, numbers: Iterable[int]) -> None:
-        """Note that agreements are in use again."""
+        """Mark agreements as most recently used."""
         for number in numbers:
             self._entries.move_to_end(number)
 
     def add(self, agreement: Agreement, requests: dict[int, Request]) -> Agreement:
-        """Return the agreement with its number, if it can be repeated."""
+        """Return the agreement, numbered and cached if it can be repeated."""
         request = agreement.request
         if not self._capacity or request.kind in ("join", "add_process_set", "remove_process_set"):
             return agreement
@@ -74,7 +74,7 @@ class AgreementCache:
         return Agreement(request, agreement.sizes, cache_id=number)
 
     def evict(self) -> list[int]:
-        """Return the numbers to forget since the last call, beyond the capacity and replaced."""
+        """Evict entries above the capacity; return the numbers dropped since the last call."""
         while len(self._entries) > self._capacity:
             number = next(iter(self._entries))
             self._by_name.pop(self._entries[number].key, None)

@@ -1,4 +1,4 @@
-"""The controller: a thread of rank 0 in which all ranks agree on what to execute next."""
+"""The controller: a thread of rank 0 in which all ranks agree on the next operations."""
 
 import threading
 import time
@@ -28,19 +28,19 @@ from flambeau.messaging.server import Envelope
 from flambeau.version import __version__
 
 TICK_SECONDS = 0.2
-#: A rank that sends nothing for so long is lost: its host is gone, or its process is stopped.
+#: A rank that sends nothing for this long is lost: its host is gone, or its process is stopped.
 SILENCE_SECONDS = 60.0
-#: How long agreements wait for more while ranks still execute those before.
+#: Seconds that agreements wait for more while ranks still execute earlier ones.
 GATHER_SECONDS = 0.0005
-#: How long the others may take to finish what is agreed when a rank shuts down.
+#: Seconds that the others have to finish the agreed operations when a rank shuts down.
 CLOSING_SECONDS = 5.0
-#: How long the connections stay after the loss of a rank, until the others know of it.
+#: Seconds that connections stay open after the loss of a rank, so that others receive `Lost`.
 SEE_OFF_SECONDS = 1.0
 
 
 @final
 class Controller:
-    """Serves one group of ranks until one of them leaves or is lost."""
+    """The controller of one group of ranks, until one of them leaves or is lost."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Controller:
         on_met: Callable[[], None],
         is_busy: Callable[[], bool],
     ) -> None:
-        """`on_met` is called when all ranks have arrived; `is_busy` asks rank 0's executor."""
+        """`on_met` is called when all ranks have arrived; `is_busy` checks rank 0's executor."""
         self._server, self._size = server, size
         self._negotiator = Negotiator(size, cache_capacity)
         self._store = Rendezvous(server.send)
@@ -69,7 +69,7 @@ class Controller:
         self._thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait until all ranks have left."""
+        """Wait at most `seconds` until all ranks have left, then stop the thread."""
         self._thread.join(seconds)
         self._stop.set()
         self._thread.join(1.0)
@@ -93,7 +93,7 @@ class Controller:
             self._server.close()
 
     def _see_off(self) -> None:
-        """Read what ranks still send: a connection that ends with unread data drops `Lost`."""
+        """Read what ranks still send: a connection closed with unread data would drop `Lost`."""
         deadline = time.monotonic() + SEE_OFF_SECONDS
         while self._lost and self._peers and time.monotonic() < deadline:
             self._server.receive(SEE_OFF_SECONDS / 20)
@@ -137,7 +137,7 @@ class Controller:
             )
         if hello.size != self._size:
             return f"rank {hello.rank} expects {hello.size} ranks and rank 0 {self._size}"
-        # A process that tries again has a new connection.
+        # A process that retries has a new connection.
         return None
 
     def _submit(self, peer: bytes, message: Submit) -> None:
@@ -158,7 +158,7 @@ class Controller:
             self._send_all(agreed)
 
     def _send_all(self, message: Agreed | Begin | Closing | Goodbye | Lost | Alive | Warn) -> None:
-        # Rank 0 last: what it does next may keep Python's lock, which this thread needs.
+        # Rank 0 last: its other threads may then hold the GIL, which this thread needs.
         ranks = sorted(self._peers, reverse=True)
         gone = [rank for rank in ranks if not self._server.send(self._peers[rank], message)]
         if gone:
@@ -191,12 +191,12 @@ class Controller:
             )
             self._send_all(Warn("\n".join([head, *lines])))
 
-    # The end
+    # Shutdown and loss
 
     def _leave_behind(self, gone: Sequence[int], why: str) -> None:
         for rank in gone:
             self._peers.pop(rank, None)
-        if len(self._hellos) < self._size:  # a process that tries again has a new connection
+        if len(self._hellos) < self._size:  # a process that retries has a new connection
             return
         if self._closing_since is not None:
             self._end_if_idle()

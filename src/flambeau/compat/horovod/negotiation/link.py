@@ -1,4 +1,4 @@
-"""The connection of a rank to the controller: a thread that sends requests and takes agreements."""
+"""A rank's connection to the controller: a thread that sends requests, receives agreements."""
 
 import collections
 import contextlib
@@ -37,9 +37,9 @@ ReplyHandler = Callable[[StoreReply, Sequence[Any]], None]
 
 @final
 class Link:
-    """Sends and receives for one rank. `submit`, `send`, `leave` may be called by any thread."""
+    """The connection of one rank. Any thread may call `submit`, `send` and `leave`."""
 
-    #: Of the store's keys: every group of ranks has a store of its own.
+    #: Generation of the store's keys; constant, as every group of ranks has its own store.
     generation = 0
 
     def __init__(
@@ -51,12 +51,12 @@ class Link:
         on_closing: Callable[[Callable[[], None]], None],
         on_end: Callable[[str], None],
     ) -> None:
-        """`on_closing` is given what to call when all that was agreed is executed."""
+        """`on_closing` receives a function to call when all agreed operations are executed."""
         self._client, self._rank = client, rank
         self._on_agreed, self._on_closing, self._on_end = on_agreed, on_closing, on_end
         self._outbox: collections.deque[Request | tuple[Said, Sequence[Any]]] = collections.deque()
         self._replies: ReplyHandler | None = None
-        #: Agreements in the cache, by number, and the numbers by name with this rank's request.
+        #: Cached agreements by number, and this rank's request and the number by key.
         self._cache: dict[int, Agreement] = {}
         self._own: dict[tuple[int, str], tuple[Request, int]] = {}
         self._sent: dict[tuple[int, str], Request] = {}
@@ -68,16 +68,16 @@ class Link:
         self._thread = threading.Thread(target=self._run, name="hvd-link", daemon=True)
 
     def start(self) -> None:
-        """Begin to send and receive."""
+        """Start to send and receive."""
         self._thread.start()
 
     @property
     def spec(self) -> "Link":
-        """What the store asks for its generation."""
+        """The object from which the store reads its generation."""
         return self
 
     def on(self, kind: type, handler: ReplyHandler) -> None:
-        """Set what handles replies of the store."""
+        """Set the handler for replies of the store."""
         assert kind is StoreReply
         self._replies = handler
 
@@ -93,19 +93,19 @@ class Link:
             self.wake()
 
     def flush(self) -> None:
-        """Have requests sent that are queued, if there are any."""
+        """Send the queued requests now, if there are any."""
         if self._outbox:
             self.wake()
 
     def wake(self) -> None:
-        """Have queued requests sent now."""
-        if not self._woken:  # set before the thread looks for what to send
+        """Wake the thread to send what is queued."""
+        if not self._woken:  # the thread resets it before it reads the queue
             self._woken = True
             with contextlib.suppress(BlockingIOError, OSError):
                 os.write(self._wake_write, b"x")
 
     def leave(self, seconds: float) -> None:
-        """Let all ranks finish what is agreed, then end the connection."""
+        """Let all ranks finish the agreed operations, then close the connection."""
         if not self.ended.is_set():
             self.send(Leave(self._rank))
         self.ended.wait(seconds)
@@ -148,7 +148,7 @@ class Link:
             if not isinstance(item, Request):
                 self._client.send(*item)
                 continue
-            # The number of an agreement on the same request, if there is one.
+            # An agreement on the same request is repeated by its number.
             known, number = self._own.get(item.key, (None, 0))
             if known == item:
                 repeats.setdefault(item.process_set, []).append(number)

@@ -1,4 +1,4 @@
-"""Messages between the ranks and the controller, and what one request or agreement says."""
+"""Messages between the ranks and the controller, with their requests and agreements."""
 
 from typing import Literal
 
@@ -28,10 +28,10 @@ OPERATIONS = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
-    """One operation as one rank requests it. All ranks of the set have to request it alike.
+    """A rank's request for one operation. All ranks of the set have to send matching requests.
 
-    `splits` are rows for each rank (alltoall) or the ranks of a process set; `group` names
-    operations that are executed together, of which there are `group_size`.
+    `splits` are the numbers of rows for each rank (alltoall) or the ranks of a process set. The
+    `group_size` operations of a `group` are executed together.
     """
 
     kind: Kind
@@ -49,12 +49,12 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> tuple[int, str]:
-        """What tells operations in flight apart."""
+        """The process set and name, which are unique among operations in flight."""
         return self.process_set, self.name
 
 
 class Agreement(msgspec.Struct, frozen=True, array_like=True):
-    """An operation that every rank executes now, or that fails everywhere with `error`.
+    """An operation that every rank executes next, or that fails on all ranks with `error`.
 
     `sizes` depends on the kind: rows of each rank (allgather), rows from each rank to each rank
     (alltoall), the last rank to join (join), or the number of a new process set. All ranks may
@@ -68,7 +68,7 @@ class Agreement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """A rank arrives."""
+    """The first message of a rank."""
 
     rank: int
     size: int
@@ -77,43 +77,43 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True):
-    """All ranks have arrived; where they are, by rank."""
+    """All ranks have arrived; `machines` are their machines, by rank."""
 
     machines: list[str]
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
-    """The rank cannot take part; without `error` it may try again."""
+    """The rank cannot take part; without `error` it may retry."""
 
     error: str = ""
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
-    """Requests, and numbers of agreements whose requests are repeated, by process set."""
+    """New requests, and by process set the numbers of agreements whose requests are repeated."""
 
     requests: list[Request]
     repeats: dict[int, list[int]] = {}
 
 
 class Agreed(msgspec.Struct, frozen=True, tag=True):
-    """What to execute next, in this order, and which agreements leave the cache afterwards."""
+    """Operations to execute next, in this order, and agreements to drop from caches afterwards."""
 
     items: list[Agreement | int]
     dropped: list[int] = []
 
 
 class Alive(msgspec.Struct, frozen=True, tag=True):
-    """The sender is there."""
+    """A heartbeat of the sender."""
 
 
 class Warn(msgspec.Struct, frozen=True, tag=True):
-    """Operations have waited for long."""
+    """A warning about operations that have waited for long."""
 
     text: str
 
 
 class Lost(msgspec.Struct, frozen=True, tag=True):
-    """A rank is gone, so that nothing can be agreed any more."""
+    """A rank is lost: no further agreement is possible."""
 
     reason: str
 
@@ -125,7 +125,7 @@ class Leave(msgspec.Struct, frozen=True, tag=True):
 
 
 class Closing(msgspec.Struct, frozen=True, tag=True):
-    """A rank shuts down: finish what is agreed, and request nothing more."""
+    """A rank shuts down: finish the agreed operations, and request no more."""
 
     reason: str
 
@@ -137,7 +137,7 @@ class Idle(msgspec.Struct, frozen=True, tag=True):
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag=True):
-    """All ranks have executed everything: connections may end."""
+    """All ranks have executed everything: close the connections."""
 
 
 Said = (

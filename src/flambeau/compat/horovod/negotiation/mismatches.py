@@ -1,4 +1,4 @@
-"""What is wrong with requests of one name that differ between ranks."""
+"""Mismatches between the requests of different ranks for one operation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def mismatch(requests: Requests, members: Sequence[int], *, joined: bool) -> str
 
 
 def _compared(first: Request) -> list[tuple[str, Callable[[Request], Any]]]:
-    """Return what has to be equal, with the words for it."""
+    """Return names and functions of the values that have to be equal on all ranks."""
     checks: list[tuple[str, Callable[[Request], Any]]] = [
         ("collective operations", lambda each: each.kind),
         ("data types", lambda each: each.dtype),

@@ -1,4 +1,4 @@
-"""Which operations all ranks have requested: pure, without sockets or tensors."""
+"""Matching of the operations that all ranks have requested, without sockets or tensors."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,13 +11,13 @@ from flambeau.compat.horovod.negotiation.mismatches import mismatch
 from flambeau.compat.horovod.negotiation.repeats import Repeats
 
 Key = tuple[int, str]
-#: How long the same name may wait in two process sets before it counts as a mistake.
+#: Seconds that the same name may wait in two process sets before that is an error.
 CROSSED_SECONDS = 3.0
 
 
 @dataclass
 class _Pending:
-    """The requests of one name so far, by rank."""
+    """The requests with one key so far, by rank."""
 
     since: float
     requests: dict[int, Request] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class _Pending:
 
 @final
 class Negotiator:
-    """Collects requests of all ranks and puts those that are complete into one order."""
+    """A collection of all ranks' requests, which puts the complete ones into one order."""
 
     def __init__(self, size: int, capacity: int = 1024) -> None:
         self.sets: dict[int, list[int]] = {ALL: list(range(size))}
@@ -35,12 +35,12 @@ class Negotiator:
         self._groups: dict[tuple[int, str], list[tuple[Agreement, Agreement | int]]] = {}
         self._cache = AgreementCache(capacity)
         self._repeats = Repeats()
-        #: Numbers of agreements whose names are pending: a rank has changed its request.
+        #: Numbers of agreements whose keys are pending: a rank has changed its request.
         self._changed: set[int] = set()
         self._joined: list[int] = []
 
     def submit(self, rank: int, requests: Sequence[Request], now: float) -> None:
-        """Take in requests of a rank."""
+        """Add requests of a rank."""
         for request in requests:
             number = self._cache.number(request.key)
             if number is not None:
@@ -49,7 +49,7 @@ class Negotiator:
             self._add(rank, request, now)
 
     def repeat(self, rank: int, process_set: int, numbers: Sequence[int], now: float) -> None:
-        """Take in requests that a rank repeats, by the numbers of agreements on a process set."""
+        """Add requests that a rank repeats, by the numbers of agreements of a process set."""
         members = self.sets.get(process_set, [])
         plain: set[int] = set()
         if members and not self._joined:
@@ -62,7 +62,7 @@ class Negotiator:
         self._release_all(self._repeats.complete(process_set, members))
 
     def _release_all(self, numbers: Sequence[int]) -> None:
-        """Make agreements ready that all ranks repeat."""
+        """Add agreements that all ranks repeat to the ready ones."""
         self._cache.use(numbers)
         grouped = self._cache.grouped
         if grouped.isdisjoint(numbers):
@@ -72,7 +72,7 @@ class Negotiator:
             self._release(self._cache.agreement(number), number)
 
     def _expand(self, number: int) -> None:
-        """Treat what ranks have repeated by a number as their requests."""
+        """Replace the repeats of a number by the requests that they stand for."""
         ranks, since = self._repeats.take(number)
         for rank in ranks:
             self._add(rank, self._cache.request(number, rank), since)
@@ -92,7 +92,7 @@ class Negotiator:
             self._expand(number)
 
     def take(self) -> Agreed | None:
-        """Return what has become complete since the last call."""
+        """Return the agreements completed since the last call; None if there are none."""
         if not self._ready:
             return None
         items, self._ready = self._ready, []
@@ -104,11 +104,11 @@ class Negotiator:
 
     @property
     def has_ready(self) -> bool:
-        """Whether `take` returns anything."""
+        """Return whether `take` returns anything."""
         return bool(self._ready)
 
     def _complete_others(self) -> None:
-        """Complete what waits for a rank that has joined, or for a process set that is gone."""
+        """Complete requests that wait for a joined rank, or whose process set is removed."""
         for key in list(self._pending):
             self._complete(key)
 
@@ -117,7 +117,7 @@ class Negotiator:
         if pending is None or self._missing(key):
             return
         self._forget(key)
-        # The order of ranks, and so messages, do not depend on who came first.
+        # Sorted by rank, so that error messages do not depend on the order of arrival.
         requests = dict(sorted(pending.requests.items()))
         agreement = self._agreement(key, requests)
         item: Agreement | int = agreement
@@ -132,7 +132,7 @@ class Negotiator:
         return self._pending.pop(key)
 
     def _release(self, agreement: Agreement, item: Agreement | int) -> None:
-        """Make an agreement ready, once all of its group are; they succeed or fail together."""
+        """Add an agreement to the ready ones once its whole group is; a group fails together."""
         request = agreement.request
         if not request.group:
             self._ready.append(item)
@@ -181,16 +181,16 @@ class Negotiator:
         return number
 
     def _missing(self, key: Key) -> list[int]:
-        """Return the ranks that have neither requested this nor joined."""
+        """Return the ranks that have neither sent this request nor joined."""
         requests = self._pending[key].requests
         kinds = {request.kind for request in requests.values()}
         there = set(requests) if kinds == {"join"} else {*requests, *self._joined}
         return [rank for rank in self.sets.get(key[0], []) if rank not in there]
 
-    # What waits for too long
+    # Requests that wait for too long
 
     def check_crossed(self, now: float) -> None:
-        """Fail operations that ranks have requested for different process sets."""
+        """Fail operations that ranks have requested in different process sets."""
         self._expand_before(now - CROSSED_SECONDS)
         for name, keys in list(self._names_in_several_sets(now)):
             ranks = {key[0]: sorted(self._pending[key].requests) for key in keys}
@@ -211,7 +211,7 @@ class Negotiator:
         yield from ((name, keys) for name, keys in by_name.items() if len(keys) > 1)
 
     def stalled(self, now: float, seconds: float) -> list[tuple[str, list[int]]]:
-        """Return names that have waited for so long, with the ranks that lack them."""
+        """Return names that have waited for more than `seconds`, with the missing ranks."""
         self._expand_before(now - seconds)
         return [
             (key[1], self._missing(key))

@@ -1,1 +1,1 @@
-"""Operations on tensors in all of their forms."""
+"""Operations on tensors: blocking, asynchronous, in place and grouped."""

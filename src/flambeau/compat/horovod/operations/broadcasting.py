@@ -1,4 +1,4 @@
-"""broadcast in all of its forms."""
+"""The variants of broadcast."""
 
 from torch import Tensor
 
@@ -21,7 +21,7 @@ def broadcast_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Begin to send the tensor of a rank to all; return a handle for `synchronize`."""
+    """Start to send the tensor of a rank to all; return a handle for `synchronize`."""
     return start(_work(tensor, None, root_rank, name, process_set))
 
 
@@ -31,7 +31,7 @@ def broadcast_async_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Begin to replace a tensor by that of a rank; return a handle for `synchronize`."""
+    """Start to replace a tensor with that of a rank; return a handle for `synchronize`."""
     return start(_work(tensor, tensor, root_rank, name, process_set))
 
 
@@ -43,7 +43,7 @@ def broadcast(
 ) -> Tensor:
     """Return the tensor of a rank."""
     check(tensor)
-    # The gradient is the average of all, on the root, as in Horovod.
+    # As in Horovod, the gradient is the average over ranks on the root, and 0 elsewhere.
     share = float(engine().place.rank == root_rank)
     return applied(
         lambda given: [synchronize(broadcast_async(given[0], root_rank, name, process_set))],
@@ -58,6 +58,6 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Replace a tensor by that of a rank and return it."""
+    """Replace a tensor with that of a rank, and return it."""
     synchronize(broadcast_async_(tensor, root_rank, name, process_set))
     return tensor

@@ -1,4 +1,4 @@
-"""Operations with gradients: what one does to tensors, and another to their gradients."""
+"""Differentiable operations: one function for tensors, and one for their gradients."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -6,7 +6,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-#: From tensors to as many others.
+#: A function from tensors to the same number of tensors.
 Operation = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 
 
@@ -29,6 +29,6 @@ class _Operation(torch.autograd.Function):
 def applied(
     operation: Operation, gradient: Operation, tensors: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """Return the results of an operation. `gradient` turns their gradients into the tensors'."""
+    """Return the results of an operation. `gradient` maps their gradients to the tensors'."""
     results: tuple[Tensor, ...] = _Operation.apply(operation, gradient, *tensors)  # type: ignore[no-untyped-call]
     return results

@@ -1,4 +1,4 @@
-"""alltoall in all of its forms."""
+"""The variants of alltoall."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set
 
 
 def _splits_of(tensor: Tensor, splits: Any, process_set: ProcessSet) -> list[int]:
-    """Return how many rows go to each rank."""
+    """Return the number of rows to send to each rank."""
     check(tensor)
     size = process_set.size()
     if tensor.dim() == 0:
@@ -47,9 +47,9 @@ def alltoall_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Begin to send rows to each rank; return a handle for `synchronize`.
+    """Start to send rows to each rank; return a handle for `synchronize`.
 
-    Its result is a pair: the rows received, and how many came from each rank.
+    The result is a pair: the rows received, and the number of rows from each rank.
     """
     return start(_work(tensor, splits, name, process_set))
 
@@ -60,7 +60,7 @@ def alltoall(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Send rows to each rank, and return those that came; with `splits` also how many from each."""
+    """Send rows to each rank; return those received, with `splits` also their number by rank."""
     work = _work(tensor, splits, name, process_set)
     sent = sum(work.request.splits)
     unsent = tensor.shape[0] - sent
@@ -74,7 +74,7 @@ def alltoall(
 
     def returned(gradients: Any) -> list[Tensor]:
         back = synchronize(start(_work(gradients[0], came[0], None, process_set)))[0]
-        # Rows that no rank got have no gradient.
+        # Rows that were sent to no rank have gradients of 0.
         rest = back.new_zeros((unsent, *back.shape[1:]))
         return [torch.cat([back, rest])]
 

@@ -1,4 +1,4 @@
-"""allgather in all of its forms."""
+"""The variants of allgather."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,14 +28,14 @@ def _work(tensor: Tensor, name: str | None, process_set: ProcessSet, **group: An
 def allgather_async(
     tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Begin to gather the rows of all ranks; return a handle for `synchronize`."""
+    """Start to gather the rows of all ranks; return a handle for `synchronize`."""
     return start(_work(tensor, name, process_set))
 
 
 def allgather(
     tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
-    """Return the rows of all ranks, in their order; ranks may have different numbers of rows."""
+    """Return the rows of all ranks, in rank order; ranks may have different numbers of rows."""
     check(tensor)
     shape = tensor.shape
     return applied(
@@ -50,7 +50,7 @@ def grouped_allgather_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Begin to gather several tensors together; return a handle for `synchronize`."""
+    """Start to gather several tensors together; return a handle for `synchronize`."""
     full, group = group_of("grouped_allgather", name, process_set, len(tensors))
     named = enumerate(tensors)
     return start([_work(each, f"{full}.{i}", process_set, **group) for i, each in named])
@@ -74,7 +74,7 @@ def grouped_allgather(
 def _parts(
     gradients: Sequence[Tensor], shapes: Sequence[torch.Size], process_set: ProcessSet
 ) -> list[Tensor]:
-    """Return this rank's parts of the averages of gradients, as Horovod does."""
+    """Return this rank's parts of the averaged gradients, as Horovod does."""
     rows = torch.tensor([[shape[0] if shape else 1 for shape in shapes]])
     counts = synchronize(allgather_async(rows, None, process_set))
     begins = counts[: process_set.rank()].sum(0).tolist()

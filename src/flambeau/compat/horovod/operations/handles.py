@@ -1,4 +1,4 @@
-"""Operations by name: requests, handles, and their results."""
+"""Requests for operations by name, their handles, and their results."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set,
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
-#: Types of tensors that operations take, and their names in requests.
+#: Data types that operations accept, and their names in requests.
 TYPES = {
     each: str(each).removeprefix("torch.")
     for each in (
@@ -32,12 +32,12 @@ TYPES = {
 }
 
 _numbers = itertools.count()
-#: Operations whose results nobody has taken, by handle.
+#: Operations whose results have not been taken, by handle.
 _works: dict[int, list[Work] | Work] = {}
 
 
 def operation_of(average: bool | None, op: int | None) -> int:
-    """Return the reduction that `average` (the older argument) or `op` names."""
+    """Return the reduction that `average` (the older argument) or `op` selects."""
     if average is not None and op is not None:
         raise ValueError("The op parameter supersedes average. Please provide only one of them.")
     if op is not None:
@@ -56,13 +56,13 @@ def start(works: list[Work] | Work, *, wake: bool = True) -> int:
 
 
 def poll(handle: Any) -> bool:
-    """Return whether the operation of a handle has ended, so that `synchronize` does not wait."""
+    """Return whether the operation of a handle is done, so that `synchronize` does not wait."""
     works = _works.get(handle, [])
     return all(work.done for work in (works if isinstance(works, list) else [works]))
 
 
 def synchronize(handle: Any) -> Any:
-    """Wait for the operation of a handle and return its result; raise its error."""
+    """Wait for the operation of a handle; return its result or raise its error."""
     if callable(handle):  # of sparse_allreduce_async
         return handle()
     works = _works.pop(handle, None)
@@ -75,7 +75,7 @@ def synchronize(handle: Any) -> Any:
 
 
 def flush() -> None:
-    """Send requests that wait for more."""
+    """Send requests that wait to be sent together with others."""
     if is_running():
         engine().flush()
 
@@ -104,12 +104,12 @@ def work_of(
     return Work(request, tensor, target)
 
 
-#: An allreduce of one rank and an Adasum of another are one name, and a mismatch.
+#: The same name, so that an allreduce of one rank and an Adasum of another are a mismatch.
 _NAMED_AS = {"adasum": "allreduce"}
 
 
 def check(tensor: Tensor) -> None:
-    """Raise for what is no dense tensor of a type that can be sent."""
+    """Raise an error unless this is a dense tensor of a type that can be sent."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"a tensor of torch is needed, not {type(tensor).__name__}")
     if tensor.is_sparse:
@@ -121,27 +121,27 @@ def check(tensor: Tensor) -> None:
 def group_of(
     kind: str, name: str | None, process_set: ProcessSet, count: int
 ) -> tuple[str, dict[str, Any]]:
-    """Return the name of a group of operations, and what each of them has to say of it."""
+    """Return the name of a group of operations, and the group settings of their requests."""
     full = engine().name(kind, name, process_set.process_set_id or 0)
     return full, {"group": full, "group_size": count}
 
 
 def averaged(gradient: Tensor, process_set: ProcessSet) -> Tensor:
-    """Return the average of all ranks' gradients."""
+    """Return the average of a gradient over ranks."""
     work = work_of("allreduce", gradient, None, process_set, op=Average)
     result: Tensor = synchronize(start(work))
     return result
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Wait until all ranks of the process set have come here."""
+    """Wait until all ranks of the process set have reached this call."""
     number = set_number(process_set)
     name = engine().name("barrier", None, number)
     synchronize(start(Work(Request("barrier", name, process_set=number))))
 
 
 def join(device: int = -1) -> int:
-    """Take part with zeros in what the other ranks reduce, until all have joined.
+    """Contribute zeros to the reductions of the other ranks until all have joined.
 
     Return the rank that joined last.
     """

@@ -1,4 +1,4 @@
-"""allreduce and grouped_allreduce in all of their forms."""
+"""The variants of allreduce and grouped_allreduce."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -64,7 +64,7 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Begin to reduce a tensor over ranks; return a handle for `synchronize`."""
+    """Start to reduce a tensor over ranks; return a handle for `synchronize`."""
     factors = prescale_factor, postscale_factor
     return start(_work(tensor, None, name, operation_of(average, op), factors, process_set))
 
@@ -78,7 +78,7 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Begin to reduce a tensor in place; return a handle for `synchronize`."""
+    """Start to reduce a tensor in place; return a handle for `synchronize`."""
     factors = prescale_factor, postscale_factor
     return start(_work(tensor, tensor, name, operation_of(average, op), factors, process_set))
 
@@ -93,7 +93,7 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Return a tensor reduced over ranks: averaged, if `op` does not say otherwise."""
+    """Return a tensor reduced over ranks; the default is the average."""
     check(tensor)
     sent, ctx = compression.compress(tensor)
     # The gradient of a reduction is reduced in the same way.
@@ -115,7 +115,7 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Reduce a tensor over ranks in place and return it."""
+    """Reduce a tensor over ranks in place, and return it."""
     factors = prescale_factor, postscale_factor
     synchronize(allreduce_async_(tensor, average, name, op, *factors, process_set))
     return tensor
@@ -154,7 +154,7 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Begin to reduce tensors, all together; return a handle for `synchronize`."""
+    """Start to reduce several tensors together; return a handle for `synchronize`."""
     factors, none = (prescale_factor, postscale_factor), [None] * len(tensors)
     return _grouped(tensors, none, name, operation_of(average, op), factors, process_set)
 
@@ -168,7 +168,7 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Begin to reduce tensors in place, all together; return a handle for `synchronize`."""
+    """Start to reduce several tensors together in place; return a handle for `synchronize`."""
     factors = (prescale_factor, postscale_factor)
     return _grouped(tensors, tensors, name, operation_of(average, op), factors, process_set)
 
@@ -183,7 +183,7 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[Tensor]:
-    """Return tensors reduced over ranks, all together."""
+    """Return several tensors, reduced together over ranks."""
     if not tensors:
         return []
     sent = [compression.compress(tensor) for tensor in tensors]
@@ -205,7 +205,7 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Sequence[Tensor]:
-    """Reduce tensors over ranks in place, all together, and return them."""
+    """Reduce several tensors together over ranks in place, and return them."""
     factors = prescale_factor, postscale_factor
     synchronize(grouped_allreduce_async_(tensors, average, name, op, *factors, process_set))
     return tensors

@@ -1,4 +1,4 @@
-"""reducescatter in all of its forms."""
+"""The variants of reducescatter."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set
 
 
 class NotScatteredError(ValueError, RuntimeError):
-    """A reducescatter that cannot be: a ValueError, and a RuntimeError as in Horovod."""
+    """An invalid reducescatter: a ValueError, and a RuntimeError as in Horovod."""
 
 
 def _work(
@@ -52,7 +52,7 @@ def reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Begin to reduce a tensor and keep this rank's rows of it; return a handle."""
+    """Start to reduce a tensor and keep this rank's rows of it; return a handle."""
     factors = prescale_factor, postscale_factor
     return start(_work(tensor, name, op, process_set, factors))
 
@@ -66,7 +66,7 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Tensor:
-    """Return this rank's rows of a reduced tensor; the first ranks have one more if need be."""
+    """Return this rank's rows of a reduced tensor; the first ranks may have one row more."""
     sent, ctx = compression.compress(tensor)
     given = op, process_set, prescale_factor, postscale_factor
     rows = applied(
@@ -80,7 +80,7 @@ def reducescatter(
 def _gathered(
     gradient: Tensor, op: int, process_set: ProcessSet, pre: float, post: float
 ) -> Tensor:
-    """Return all rows of a gradient; that of a sum is multiplied by the ranks, as in Horovod."""
+    """Return all rows of a gradient; as in Horovod, a sum's is multiplied by the ranks' number."""
     whole: Tensor = synchronize(allgather_async(gradient, None, process_set))
     scaled: Tensor = whole * (pre * post)
     return scaled * process_set.size() if op == Sum else scaled
@@ -94,7 +94,7 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Begin to reduce and scatter several tensors together; return a handle."""
+    """Start to reduce and scatter several tensors together; return a handle."""
     full, group = group_of("grouped_reducescatter", name, process_set, len(tensors))
     factors = prescale_factor, postscale_factor
     return start(

@@ -17,9 +17,9 @@ def sparse_allreduce_async(
     op: int,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[], Tensor]:
-    """Begin to reduce a sparse tensor; return what `synchronize` takes, or call it for the result.
+    """Start to reduce a sparse tensor; return a function for the result, or for `synchronize`.
 
-    The parts of all ranks are gathered, and equal indices added up when the result is coalesced.
+    The parts of all ranks are gathered; coalescing the result adds up equal indices.
     """
     if op not in (Average, Sum):
         raise ValueError("sparse tensors can be averaged and summed only")

@@ -1,1 +1,1 @@
-"""Optimizers that make the same step on all ranks."""
+"""Optimizers that apply the same update on all ranks."""

@@ -1,4 +1,4 @@
-"""The optimizer of Adasum: ranks make steps of their own, and combine the changes."""
+"""The optimizer of Adasum: each rank makes its own step, then the changes are combined."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,17 +13,15 @@ from flambeau.compat.horovod.operations.handles import Adasum, start, synchroniz
 
 
 class _AdasumOptimizer:
-    """What is added to the class of an optimizer."""
+    """A mixin for the class of an optimizer."""
 
     _names: dict[Tensor, str]
     _compression: type[Compressor]
-    _passes: int
-    _made: int
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:
-        """Make a step on this rank, and apply the combination of all ranks' changes.
+        """Make a step on this rank, and apply the combined changes of all ranks.
 
-        With backward_passes_per_step, changes are combined in every so many steps.
+        Every step combines the changes, after however many backward passes.
         """
         starts = {each: each.detach().clone() for each in self._names if each.requires_grad}
         loss = super().step(closure)  # type: ignore[misc]
@@ -50,17 +48,16 @@ class _AdasumOptimizer:
         raise AssertionError("skip_synchronize() is not supported with op=hvd.Adasum")
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Set after how many backward passes `step` is called."""
-        self._passes = passes
+        """Do nothing: each call of `step` combines the changes."""
 
 
 def adasum_optimizer(
-    optimizer: Optimizer, names: dict[Tensor, str], compression: type[Compressor], passes: int
+    optimizer: Optimizer, names: dict[Tensor, str], compression: type[Compressor]
 ) -> Any:
-    """Return the optimizer as one that combines the changes of all ranks by Adasum."""
+    """Return an optimizer that combines the changes of all ranks by Adasum."""
     cls: Any = type(optimizer.__class__.__name__, (_AdasumOptimizer, optimizer.__class__), {})
     found = cls.__new__(cls)
     found.__dict__.update(optimizer.__dict__)
     found.__dict__.pop("step", None)
-    found._names, found._compression, found._passes = names, compression, passes
+    found._names, found._compression = names, compression
     return found

@@ -1,4 +1,4 @@
-"""DistributedOptimizer: gradients are reduced while backward computes the rest."""
+"""DistributedOptimizer, which reduces gradients while backward computes the others."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from flambeau.compat.horovod.process_sets import ProcessSet, global_process_set
 
 
 class _Distributed:
-    """What is added to the class of an optimizer. `_hvd` reduces its gradients."""
+    """A mixin for the class of an optimizer. `_hvd` reduces its gradients."""
 
     _hvd: GradientReducer
     _should_synchronize: bool
@@ -26,13 +26,13 @@ class _Distributed:
     param_groups: list[dict[str, Any]]
 
     def synchronize(self) -> None:
-        """Wait until all gradients are reduced; call it before clipping them, say."""
+        """Wait until all gradients are reduced, for example to clip them before `step`."""
         self._hvd.finish()
         self._synchronized = True
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Let `step` not wait for gradients: `synchronize` has been called."""
+        """Prevent `step` from synchronizing again after a call of `synchronize`."""
         self._should_synchronize = False
         try:
             yield
@@ -55,7 +55,7 @@ class _Distributed:
         return super().step(closure)  # type: ignore[misc]
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> Any:
-        """Forget the gradients; not while they are being reduced."""
+        """Reset the gradients; raise an error while they are being reduced."""
         if self._hvd.in_flight:
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() but before "
@@ -65,7 +65,7 @@ class _Distributed:
         return super().zero_grad(*args, **kwargs)  # type: ignore[misc]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters, whose gradients are reduced, too."""
+        """Add parameters; their gradients are reduced, too."""
         super().add_param_group(param_group)  # type: ignore[misc]
         if "_hvd" in self.__dict__:
             self._hvd.add(self.param_groups[-1]["params"])
@@ -77,7 +77,7 @@ class _Distributed:
         super().load_state_dict(state_dict)  # type: ignore[misc]
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Set after how many backward passes gradients are reduced."""
+        """Set the number of backward passes before gradients are reduced."""
         self._hvd.set_passes(passes)
 
 
@@ -93,24 +93,24 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Return the optimizer as one that reduces gradients over ranks before each step.
+    """Return an optimizer that reduces gradients over ranks before each step.
 
-    It is of a class below the optimizer's own and shares its settings and state.
+    Its class is a subclass of the optimizer's; it shares the optimizer's settings and state.
     """
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
     if num_groups:
         warnings.warn("num_groups is deprecated: give groups=", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
-    # All ranks make their optimizers in the same order.
+    # The same name on all ranks: they create their optimizers in the same order.
     prefix = engine().name("optimizer", None, ALL)
     names = named_list(optimizer.param_groups, named_parameters, prefix)
     if op == Adasum:
-        return adasum_optimizer(optimizer, names, compression, backward_passes_per_step)
+        return adasum_optimizer(optimizer, names, compression)
     cls: Any = type(optimizer.__class__.__name__, (_Distributed, optimizer.__class__), {})
     found = cls.__new__(cls)
     found.__dict__.update(optimizer.__dict__)
-    # A schedule has put its own `step` there, which would not be this one.
+    # A learning rate schedule may have set the original `step` on the instance.
     found.__dict__.pop("step", None)
     found._should_synchronize, found._synchronized = True, False
     found._hvd = GradientReducer(

@@ -1,4 +1,4 @@
-"""Reduces the gradients of parameters as soon as backward has computed them."""
+"""Reduction of gradients as soon as backward has computed them."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from flambeau.compat.horovod.operations.handles import (
 from flambeau.compat.horovod.operations.sparse import sparse_allreduce_async
 from flambeau.compat.horovod.process_sets import ProcessSet
 
-#: Gradients wait until so many bytes can be requested together, or all have been computed.
+#: Requests are sent once they cover this many bytes, or all gradients have been computed.
 SEND_BYTES = 1 << 20
 _GROUPS = "give a non-negative integer or a list of lists of parameters"
 
@@ -29,7 +29,7 @@ def named_list(
     named: Iterable[tuple[str, Tensor]] | None,
     prefix: str,
 ) -> dict[Tensor, str]:
-    """Return the names of all parameters, or raise for names that do not fit them."""
+    """Return the names of all parameters; raise an error for names that do not match them."""
     parameters = [each for group in param_groups for each in group["params"]]
     if named is None:
         return {each: f"{prefix}.noname.{i}" for i, each in enumerate(parameters)}
@@ -59,7 +59,7 @@ def named_list(
 
 @final
 class GradientReducer:
-    """The gradients of one optimizer's parameters."""
+    """A reducer of the gradients of one optimizer's parameters."""
 
     def __init__(
         self,
@@ -90,11 +90,11 @@ class GradientReducer:
 
     @property
     def in_flight(self) -> bool:
-        """Whether gradients are being reduced."""
+        """Return whether gradients are being reduced."""
         return bool(self._handles)
 
     def add(self, parameters: Sequence[Tensor]) -> None:
-        """Reduce the gradients of more parameters."""
+        """Add parameters whose gradients to reduce."""
         for parameter in parameters:
             if parameter.requires_grad:
                 self._names.setdefault(parameter, f"{self._prefix}.noname.{len(self._names)}")
@@ -104,16 +104,16 @@ class GradientReducer:
                     parameter.register_post_accumulate_grad_hook(self._computed)  # type: ignore[no-untyped-call]
 
     def set_passes(self, passes: int) -> None:
-        """Set after how many backward passes gradients are reduced."""
+        """Set the number of backward passes before gradients are reduced."""
         self._passes = passes
         self._left = dict.fromkeys(self._left, passes)
 
     def finish(self) -> None:
-        """Wait until all gradients are reduced; those that were not computed count as zero."""
+        """Wait until all gradients are reduced; those not computed count as zero."""
         if self._active:
             self._begin_missing()
             flush()
-            # Every handle, also after an error: none may be left in flight.
+            # After an error, too, no handle may be left in flight.
             handles, self._handles = self._handles, {}
             for parameter, (handle, context, sent) in handles.items():
                 self._take(parameter, synchronize(handle), context, sent)
@@ -121,7 +121,7 @@ class GradientReducer:
         self._ready.clear()
 
     def drop(self) -> None:
-        """Forget gradients in flight, after the loss of a rank."""
+        """Drop the gradients in flight, such as after the loss of a rank."""
         self._handles.clear()
         self._left = dict.fromkeys(self._left, self._passes)
         self._ready.clear()
@@ -143,7 +143,7 @@ class GradientReducer:
                 self._begin(parameter)
 
     def _computed(self, parameter: Tensor) -> None:
-        """Note that backward has computed (more of) a gradient."""
+        """Record that backward has computed or accumulated a gradient."""
         if parameter in self._handles or self._left[parameter] <= 0:
             raise AssertionError(
                 "Gradients were computed more than backward_passes_per_step times before call to "
@@ -202,7 +202,7 @@ class GradientReducer:
 def _groups_of(
     groups: int | Sequence[Sequence[Tensor]] | None, parameters: Sequence[Tensor]
 ) -> list[list[Tensor]]:
-    """Return which parameters are reduced together; the others are alone."""
+    """Return the groups of parameters that are reduced together; the others are reduced alone."""
     if groups is None or groups == 0:
         return []
     if isinstance(groups, int):

@@ -1,4 +1,4 @@
-"""`horovod.torch`: what scripts import as hvd."""
+"""`horovod.torch`: the module that scripts import as hvd."""
 
 from flambeau.compat import horovod
 from flambeau.compat.horovod import *  # noqa: F403 - all of its names, as in Horovod

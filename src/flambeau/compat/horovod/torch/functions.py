@@ -1,4 +1,4 @@
-"""`horovod.torch.functions`: what ranks send each other by one call."""
+"""`horovod.torch.functions`: broadcasts and gathers of parameters and objects."""
 
 from flambeau.compat.horovod.functions import (
     allgather_object,

@@ -1,4 +1,4 @@
-"""`horovod.torch.mpi_ops`: the operations, and whatever else scripts look for beside them."""
+"""`horovod.torch.mpi_ops`: the operations, and all other names that scripts import from it."""
 
 from flambeau.compat import horovod
 from flambeau.compat.horovod import *  # noqa: F403 - all of its names, as in Horovod

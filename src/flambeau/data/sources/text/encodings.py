@@ -27,7 +27,7 @@ class Encoding:
 
     @property
     def is_utf8(self) -> bool:
-        """Whether no conversion is necessary."""
+        """Return whether no conversion is necessary."""
         return self.name == UTF8
 
     def to_utf8(self, text: bytes) -> bytes:

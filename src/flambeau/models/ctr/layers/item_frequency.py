@@ -1,4 +1,4 @@
-"""How often items occur, estimated from the batches of training."""
+"""Estimates of the frequency of items from the batches of training."""
 
 from typing import final
 
