@@ -153,6 +153,7 @@ def _keep_until_exit(meeting: Meeting) -> None:
 
 # The other ranks
 
+
 def _take_part(cluster: Attached, identity: Identity, number: int, own: Arrived) -> Any:
     participation = Participation(cluster, identity, number)
     participation.arrive(own, cluster.start_timeout)
