@@ -121,7 +121,7 @@ def test_ctrl_c_of_a_client_saves_and_a_lost_client_leaves_nothing_but_its_run(
     first.send_signal(signal.SIGINT)
     output = finish(first)
     assert first.returncode != 0, output
-    told = f"KeyboardInterrupt: stopped at step .* with run_dir={str(tmp_path / 'run')!r} goes on"
+    told = f"KeyboardInterrupt: stopped at step .* with run_dir={str(tmp_path / 'run')!r} to resume"
     assert re.search(told, output), output
     stopped = saved_step(tmp_path / "run")
     assert stopped >= 6
@@ -137,7 +137,7 @@ def test_ctrl_c_of_a_client_saves_and_a_lost_client_leaves_nothing_but_its_run(
     last = start(two_rays, tmp_path, (reached + 4) // 2, "slow")
     output = finish(last)
     assert last.returncode == 0, output
-    assert f"going on from step {reached}" in output, output
+    assert f"resuming from step {reached}" in output, output
     assert not list((tmp_path / "head").rglob("*"))
 
 

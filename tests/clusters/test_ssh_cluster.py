@@ -68,7 +68,7 @@ def test_all_hosts_that_cannot_be_used_are_named_with_what_helps(
     assert first == "4 of 5 hosts cannot be used:"
     denied, hanging, version, down = lines
     assert "node4: it accepts none of your keys. Run: " in denied
-    assert "node5: no answer within 10 s: its login hangs" in hanging
+    assert "node5: no answer within 10 s: the login hangs" in hanging
     assert f"node6: it has Flambeau 0.0.9, this driver {fb.__version__}. Run: " in version
     assert f"node6 {sys.executable} -m pip install flambeau=={fb.__version__}" in version
     assert "node7: it refuses connections" in down

@@ -220,7 +220,7 @@ def test_an_interrupted_run_says_how_to_go_on(
         killer.cancel()
     assert process.returncode == code, "".join(lines)
     if number is signal.SIGINT:
-        assert lines[-1] == "stopped; to go on, give the same command again (runs/job)\n"
+        assert lines[-1] == "Stopped. Run the same command to resume (runs/job).\n"
 
 
 SCRIPT = """

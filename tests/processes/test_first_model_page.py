@@ -27,5 +27,5 @@ def test_the_first_model_trains_goes_on_and_predicts(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "a step has 128 rows, 64 from each of 2 workers" in done.stderr
-    assert "going on from step 120" in done.stderr
+    assert "resuming from step 120" in done.stderr
     assert (tmp_path / "scores.parquet").exists()

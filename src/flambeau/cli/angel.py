@@ -16,7 +16,7 @@ def angel(
         list[str],
         typer.Argument(
             metavar="key:value... | make ALGORITHM --input_dim ...",
-            help="The words of a job, or what to make a model file of.",
+            help="The arguments of a job, or a model to write a model file for.",
         ),
     ],
 ) -> None:
@@ -34,7 +34,7 @@ def angel(
 
     job, idle = parse_words(words)
     if idle:
-        typer.echo(f"without meaning here, and ignored: {', '.join(idle)}", err=True)
+        typer.echo(f"ignored, since they have no effect here: {', '.join(idle)}", err=True)
     if job.action_type == "predict":
         _predict(job)
     else:

@@ -37,7 +37,7 @@ def horovodrun(
     ] = None,
     fusion_mb: Annotated[
         int | None,
-        typer.Option("--fusion-threshold-mb", min=0, help="Sum up to so many MB at once."),
+        typer.Option("--fusion-threshold-mb", min=0, help="Fuse at most this many MB per sum."),
     ] = None,
     cycle_ms: Annotated[
         float | None, typer.Option("--cycle-time-ms", help="Has no effect: there are no cycles.")

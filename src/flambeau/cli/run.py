@@ -81,7 +81,7 @@ def run(
             _require_module(program)
     elif processes is not None and (where is None or where.kind == "attached"):
         raise ConfigError(
-            f"-n {processes}: how many processes there are is the launcher's to say; leave it out, "
+            f"-n {processes}: the launcher sets the number of processes; omit -n, "
             "or give --cluster local to start others in each of them"
         )
     elif threads is not None:

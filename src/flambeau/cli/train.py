@@ -28,7 +28,7 @@ def train(
         ),
     ] = None,
     resume: Annotated[
-        Resume | None, typer.Option(help="Whether to go on with the run in the run directory.")
+        Resume | None, typer.Option(help="Whether to resume the run in the run directory.")
     ] = None,
     run_dir: Annotated[
         str | None, typer.Option(metavar="DIR", help="Where the run goes.", show_default=False)
@@ -49,7 +49,7 @@ def train(
     except KeyboardInterrupt as error:
         if hasattr(error, "told_by_rank_0"):
             raise
-        typer.echo(f"stopped; to go on, give the same command again ({job.run_dir})", err=True)
+        typer.echo(f"Stopped. Run the same command to resume ({job.run_dir}).", err=True)
         raise typer.Exit(130) from None
     if result.is_driver:
         show_result(result)

@@ -69,7 +69,7 @@ def attach(pipe: int) -> ChildSpec:
     try:
         child = msgspec.msgpack.decode(read_message(pipe), type=ChildSpec)
     except EOFError:
-        raise SystemExit("the agent ended before this process was told its role") from None
+        raise SystemExit("the agent exited before it sent this process its role") from None
     if child.spec.role is Role.SCRIPT:
         outside_signals.restore()
     else:

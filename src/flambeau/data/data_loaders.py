@@ -70,7 +70,7 @@ def _trouble(loader: Any, name: str) -> str | None:
         )
     if loader.batch_size is None or type(loader.batch_sampler) is not BatchSampler:
         return (
-            "that makes its batches by itself (batch_size=None or a batch_sampler); give its "
+            "that makes its own batches (batch_size=None or a batch_sampler); give its "
             f"dataset ({name}=loader.dataset) with batch_size=, or {own_way}"
         )
     sampler = loader.sampler

@@ -308,7 +308,7 @@ def _raise_if_failed(
         raise_failure(outcome.failure, _ways_on(run, recovery, outcome.failure))
     if outcome.interrupted is signal.SIGINT:
         raise KeyboardInterrupt(
-            f"stopped at step {memory.step}; the same call with run_dir={str(run.path)!r} goes on"
+            f"stopped at step {memory.step}; call again with run_dir={str(run.path)!r} to resume"
         )
     if outcome.interrupted is not None:
         raise SystemExit(128 + outcome.interrupted)
@@ -319,9 +319,9 @@ def _ways_on(run: RunDirectory, recovery: Recovery, failure: Failure) -> str:
     does = "resumes from the last checkpoint"
     if not run.has_trained():
         does = "starts from the beginning, since there is no checkpoint yet"
-    by_itself = "; with recovery.max_restarts=n the job does so by itself, n times"
+    automatic = "; with recovery.max_restarts=n the job restarts automatically, up to n times"
     helps = not recovery.max_restarts and failure.replaceable
-    return f". The same call {does}{by_itself if helps else ''}"
+    return f". The same call {does}{automatic if helps else ''}"
 
 
 def raise_failure(failure: Failure, ways_on: str = "") -> NoReturn:

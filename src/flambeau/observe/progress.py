@@ -254,7 +254,7 @@ def _who(fields: dict[str, Any]) -> str:
 def _job_start(job: dict[str, Any]) -> Iterator[str]:
     yield f"run {job['name']}: a step has {_rows_of_a_step(job)}, {job['run_dir']}"
     if job["resumed_step"]:
-        yield f"going on from step {job['resumed_step']}"
+        yield f"resuming from step {job['resumed_step']}"
 
 
 def _rows_of_a_step(job: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ _KINDS = ("progress", "evaluation", "server", "client", "restart")
 #: The fields of `server` events that only grow.
 _SERVER_COUNTS = {
     "pulls": "Pulls answered.",
-    "pushes": "Pushes taken.",
+    "pushes": "Pushes accepted.",
     "rows_pulled": "Rows of tables sent to workers.",
     "rows_pushed": "Rows of gradients taken from workers.",
     "busy_seconds": "Seconds spent on requests.",
@@ -22,12 +22,12 @@ _TABLE_MEANINGS = {
     "rows": "Rows of a table.",
     "bytes": "Memory of a table.",
     "admitted": "Ids that were given a row.",
-    "rejected": "Appearances of ids that were not given a row.",
+    "rejected": "Ids in batches that were not admitted to the table.",
     "evicted": "Rows that were removed.",
 }
 _CLIENT_MEANINGS = {
-    "pull_seconds_p50": "Half of a worker's pulls took at most so long.",
-    "pull_seconds_p99": "99 of 100 pulls of a worker took at most so long.",
+    "pull_seconds_p50": "Median time of a worker's pulls, in seconds.",
+    "pull_seconds_p99": "99th percentile of the time of a worker's pulls, in seconds.",
     "dedup": "Look-ups of an id for each time that it was sent.",
     "prefetch_hit_rate": "Share of rows that were fetched before they were needed.",
     "requests_resent": "Requests that were sent again after silence.",

@@ -133,7 +133,7 @@ class CoordinatorStore(Store):
         except TimeoutError:
             raise DistStoreError(
                 f"wait timeout after {seconds:.0f} s for {', '.join(keys[:3]) or 'the coordinator'}"
-                f": another worker has not set what was asked for"
+                f": another worker has not set these keys"
             ) from None
         finally:
             del self._asked[number]

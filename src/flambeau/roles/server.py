@@ -139,7 +139,7 @@ def _restoring(
 
     coordinator.on(Restore, hear)
     if not told.wait(RESTORE_SECONDS):
-        raise RequestTimeoutError("the coordinator did not say what to begin with")
+        raise RequestTimeoutError("the coordinator did not send the initial state")
     if words[0].checkpoint is not None:
         return Restoring(run.checkpoints / words[0].checkpoint)
     if initial is not None:

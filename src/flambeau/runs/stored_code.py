@@ -53,7 +53,7 @@ def _require_private(run: RunDirectory) -> None:
         if place.exists() and _others_write(place):
             raise UntrustedError(
                 f"{place} can be written by other users, and the run's code would run with your "
-                f"rights. If nobody has changed it, run: chmod -R go-w {run.path}"
+                f"rights. If its content is unchanged, run: chmod -R go-w {run.path}"
             )
 
 

@@ -32,7 +32,7 @@ def test_make_shows_its_arguments() -> None:
     ("words", "message"),
     [
         (["make", "dnc"], "make: unknown algorithm 'dnc'; did you mean 'dcn'?"),
-        (["trianInput:a"], "unknown word 'trianInput'; did you mean 'trainInput'?"),
+        (["trianInput:a"], "unknown argument 'trianInput'; did you mean 'trainInput'?"),
         (["trainInput:a", "torchModelPath:no.pt"], "the model file no.pt cannot be read"),
     ],
 )
@@ -44,7 +44,7 @@ def test_mistakes_are_one_line_and_exit_code_2(words: list[str], message: str) -
 
 def test_words_without_meaning_are_named() -> None:
     result = angel("trainInput:a", "torchModelPath:no.pt", "rowType:T")
-    assert result.stderr.startswith("without meaning here, and ignored: rowType\n")
+    assert result.stderr.startswith("ignored, since they have no effect here: rowType\n")
 
 
 def test_evaluations_are_shown_and_other_events_are_not(capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,4 +116,4 @@ def test_a_child_whose_agent_ends_before_it_speaks_says_so(child: Child) -> None
     child.let_go()
     _, errors = child.process.communicate(timeout=30)
     assert child.process.returncode == 1
-    assert b"the agent ended before this process was told its role" in errors
+    assert b"the agent exited before it sent this process its role" in errors

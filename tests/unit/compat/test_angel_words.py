@@ -57,9 +57,9 @@ def test_words_about_spark_are_given_back():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["trainInputs:rows"], "unknown word 'trainInputs'; did you mean 'trainInput'"),
-        (["trainInput:r", "bachSize:3"], "unknown word 'bachSize'; did you mean 'batchSize'"),
-        (["trainInput:r", "whatever:3"], "unknown word 'whatever'; known: actionType"),
+        (["trainInputs:rows"], "unknown argument 'trainInputs'; did you mean 'trainInput'"),
+        (["trainInput:r", "bachSize:3"], "unknown argument 'bachSize'; did you mean 'batchSize'"),
+        (["trainInput:r", "whatever:3"], "unknown argument 'whatever'; known: actionType"),
         (["batchSize:3"], "'trainInput' is missing"),
         (["trainInput:r", "batchSize:0"], "batchSize='0': .*greater than or equal to 1"),
         (["trainInput:r", "batchSize:few"], "batchSize='few': Input should be a valid integer"),

@@ -88,7 +88,7 @@ REFUSED = {
     "own batches": (DataLoader(PAIRS, batch_size=None), "with batch_size="),
     "batch sampler": (
         DataLoader(PAIRS, batch_sampler=BatchSampler(SequentialSampler(PAIRS), 2, False)),
-        "makes its batches by itself",
+        "makes its own batches",
     ),
     "distributed": (
         DataLoader(PAIRS, sampler=DistributedSampler(PAIRS, num_replicas=2, rank=0)),

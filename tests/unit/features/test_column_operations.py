@@ -173,7 +173,7 @@ def test_wrong_settings_are_explained(make: Any, message: str) -> None:
         (Select("aa"), "there is no column 'aa'; did you mean 'a'?"),
         (Drop("aa"), "there is no column 'aa'; did you mean 'a'?"),
         (Rename({"aa": "x"}), "rename: there is no column 'aa'; did you mean 'a'?"),
-        (custom("nothing"), "function='test_column_operations:nothing' is not there"),
+        (custom("nothing"), "function='test_column_operations:nothing' cannot be imported"),
         (custom("HERE"), "function='test_column_operations:HERE' is no function"),
     ],
 )

@@ -87,7 +87,7 @@ def test_one_worker_is_singular() -> None:
 
 
 def test_a_resumed_run_says_where_it_goes_on() -> None:
-    assert shown(job_start(resumed_step=300))[1] == "going on from step 300"
+    assert shown(job_start(resumed_step=300))[1] == "resuming from step 300"
 
 
 def test_progress_is_one_line() -> None:

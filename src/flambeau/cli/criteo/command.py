@@ -74,7 +74,7 @@ def criteo(
     ] = 1,
     max_size: Annotated[
         int | None,
-        typer.Option(help="Keep so many of the most frequent values of a column.", min=1),
+        typer.Option(help="Keep at most this many values of a column, the most frequent.", min=1),
     ] = None,
     only: Annotated[
         Stage | None, typer.Option(help="Do one stage only.", show_default=False)
@@ -98,14 +98,12 @@ def criteo(
     ] = None,
     evaluate_every: Annotated[
         int | None,
-        typer.Option(
-            help="Evaluate every so many steps; by default at the end of an epoch.", min=1
-        ),
+        typer.Option(help="Evaluate every N steps; by default at the end of an epoch.", min=1),
     ] = None,
     lines: Annotated[
         int | None,
         typer.Option(
-            help="Print a line for each worker every so many steps: [0] Finished training it ...",
+            help="Print a line for each worker every N steps: [0] Finished training it ...",
             min=1,
         ),
     ] = None,

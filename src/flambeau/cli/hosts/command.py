@@ -69,7 +69,7 @@ def sync(
         str | None,
         typer.Option(
             metavar="PATH",
-            help="Where it goes on hosts; by default the same path. One that does not begin with "
+            help="The folder on the hosts; by default the same path. One that does not begin with "
             "a slash begins in the home directory there.",
             show_default=False,
         ),

@@ -106,7 +106,7 @@ class SparkCluster(Cluster):
     def late(self, missing: Sequence[int]) -> UserError:
         """See `Cluster`; the stage starts only when all tasks can run at the same time."""
         return ConfigError(
-            f"no word of {self.agents} tasks within {self.patience:.0f} s. If Spark has not "
+            f"no message from {self.agents} tasks within {self.patience:.0f} s. If Spark has not "
             "started them: a barrier stage needs all at once, so give it more executors or cores "
             "(each task takes spark.task.cpus), end other jobs of the session, ask for fewer "
             "workers, or wait longer with Spark(start_timeout=...). If they run: executors cannot "

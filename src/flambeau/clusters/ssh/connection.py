@@ -151,7 +151,7 @@ def hanging(ssh: SshProgram, host: str, seconds: float) -> Problem:
     return Problem(
         host,
         ProblemKind.HANGS,
-        f"no answer within {seconds:g} s: its login hangs, or is very slow",
+        f"no answer within {seconds:g} s: the login hangs or is very slow",
         f"{ssh.shown} {shlex.quote(host)} true",
         "see what it waits for; programs that a startup file of the shell there starts are a "
         "frequent cause",

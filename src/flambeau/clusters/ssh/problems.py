@@ -23,7 +23,7 @@ class ProblemKind(Enum):
     HOST_KEY_CHANGED = "its host key has changed"
     DENIED = "it accepts none of the keys"
     CLOSED = "it closes connections"
-    HANGS = "its login hangs"
+    HANGS = "the login hangs"
     CONFIG = "the configuration of ssh is wrong"
     COMMAND = "it lacks a command"
     PYTHON = "it lacks Python"
@@ -165,7 +165,7 @@ def explain(host: str, ssh: str, code: int, errors: str) -> Problem | None:
         return Problem(
             host,
             ProblemKind.COMMAND,
-            f"a command is not there, or cannot be run: {last_line(errors)}",
+            f"a command was not found or cannot be run: {last_line(errors)}",
             f"{ssh} {shlex.quote(host)} env",
             "see the PATH of commands that ssh runs, which is not that of a login",
         )

@@ -143,6 +143,6 @@ def _refuse_strays(scripted: Any, where: str) -> None:
     for name, parameter in scripted.named_parameters():
         if name not in known and parameter.requires_grad:
             raise ModelError(
-                f"{where}: the parameter {name} is not given to forward_, so nobody would train "
-                "it; put it into mats, or freeze it with requires_grad_(False)"
+                f"{where}: the parameter {name} is not passed to forward_, so it would not be "
+                "trained; put it into mats, or freeze it with requires_grad_(False)"
             )

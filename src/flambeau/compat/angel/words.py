@@ -121,7 +121,7 @@ def parse_words(words: Iterable[str]) -> tuple[AngelJob, list[str]]:
         name = OTHER_NAMES.get(key, key)
         if name not in known and name not in WITHOUT_MEANING:
             every = {*known, *WITHOUT_MEANING, *OTHER_NAMES}
-            raise ConfigError(f"unknown word '{key}'; {nearest(key, every)}")
+            raise ConfigError(f"unknown argument '{key}'; {nearest(key, every)}")
         if name in given:
             raise ConfigError(f"'{key}' means the same as another word ({name}); give one of them")
         given[name] = value

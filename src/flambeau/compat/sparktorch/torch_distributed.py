@@ -144,8 +144,8 @@ class SparkTorch(OutputParams, Estimator[SparkTorchModel], MLReadable["SparkTorc
         "the share of rows, by chance, that is for validation", 0.0, TypeConverters.toFloat
     )
     earlyStopPatience = Setting(  # noqa: N815
-        "stop after so many steps without a better loss of the validation rows, or of all if there "
-        "are none; -1: never",
+        "stop after this number of steps without a better loss of the validation rows, or of all "
+        "if there are none; -1: never",
         -1,
         TypeConverters.toInt,
     )

@@ -355,7 +355,7 @@ class Controller:
         raise self._job.cluster.late(late)
 
     def _ask_to_stop(self) -> None:
-        self._job.emit("warning", text="stopping after this step; once more to end at once")
+        self._job.emit("warning", text="stopping after this step; interrupt again to stop at once")
         self._job.coordinator.stop()
 
     def _act_on_end(self) -> None:

@@ -165,7 +165,7 @@ class Custom(Operation):
                 found = getattr(found, name)
         except (ImportError, AttributeError) as error:
             raise ConfigError(
-                f"{self}: function='{self.function}' is not there: {error}"
+                f"{self}: function='{self.function}' cannot be imported: {error}"
             ) from error
         if not callable(found):
             raise ConfigError(f"{self}: function='{self.function}' is no function")
