@@ -38,6 +38,7 @@ def save(
     if folder.exists() and not (folder / FILE).exists() and any(folder.iterdir()):
         raise DataError(f"{folder} has files that are not those of a pipeline; give a new folder")
     partial = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
+    replaced = partial.with_name(f"{partial.name}-replaced")
     partial.mkdir(parents=True)
     try:
         described = []
@@ -58,10 +59,11 @@ def save(
         }
         write_atomically(partial / FILE, json.dumps(values, indent=1).encode())
         if folder.exists():
-            shutil.rmtree(folder)
+            os.replace(folder, replaced)
         os.replace(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def load(
