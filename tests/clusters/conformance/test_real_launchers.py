@@ -19,7 +19,8 @@ import torch.distributed as dist
 dist.init_process_group("gloo")
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 said = [os.environ[name] for name in names]
-print("I am", *said, dist.get_world_size(), sys.argv[1:], flush=True)
+words = " ".join(map(str, ["I am", *said, dist.get_world_size(), sys.argv[1:]]))
+sys.stdout.write(f"{words}\\n")
 dist.barrier()
 dist.destroy_process_group()
 if sys.argv[1:] == ["fail"] and os.environ["RANK"] == "1":
@@ -27,13 +28,16 @@ if sys.argv[1:] == ["fail"] and os.environ["RANK"] == "1":
 """
 
 HOROVOD = """\
+import sys
+
 import horovod.torch as hvd
 import torch
 
 hvd.init()
 every = hvd.allgather(torch.tensor([[hvd.rank(), hvd.local_rank(), hvd.cross_rank()]]))
 total = hvd.allreduce(torch.tensor(hvd.rank() + 1.0), op=hvd.Sum, name="total").item()
-print("rank", hvd.rank(), "of", hvd.size(), "has", total, every.tolist(), flush=True)
+# In one piece: lines of ranks would mix otherwise.
+sys.stdout.write(f"rank {hvd.rank()} of {hvd.size()} has {total} {every.tolist()}\\n")
 """
 
 

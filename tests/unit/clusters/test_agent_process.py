@@ -205,7 +205,7 @@ def test_what_agents_are_given_by_hand(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(SystemExit) as ended:
         main(["--help"])
     assert ended.value.code == 0
-    assert "An agent as a process of its own" in capsys.readouterr().out
+    assert "An agent as a separate process" in capsys.readouterr().out
     closed = os.dup(0)
     os.close(closed)
     assert main([str(closed)]) == 1

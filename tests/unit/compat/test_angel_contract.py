@@ -99,7 +99,7 @@ def test_the_contract_says_what_the_model_is(tmp_path):
         (changed(BiasWeightEmbedding(), embedding_dim=4), r"must be \[any, 4\]"),
         (NoBias(), "has no parameter bias"),
         (NoMats(), "has no attribute mats, a list of tensors"),
-        (changed(BiasWeight(), extra=nn.Linear(1, 1)), "the parameter extra.weight is not given"),
+        (changed(BiasWeight(), extra=nn.Linear(1, 1)), "the parameter extra.weight is not passed"),
     ],
 )
 def test_what_is_missing_is_named(module, message, tmp_path):
