@@ -90,6 +90,22 @@ def test_the_time_to_join_begins_when_an_agent_is_started() -> None:
     assert (job.run().ending, len(times)) == ("finished", 6)
 
 
+@pytest.mark.parametrize(("later", "ending"), [(0.3, "finished"), (3.0, "failed")])
+@pytest.mark.parametrize("elastic", [True, False])
+def test_a_role_that_is_lost_just_before_its_agent_is_part_of_the_same_restart(
+    elastic: bool, later: float, ending: str
+) -> None:
+    job = SimulatedJob(elastic=elastic, restarts=1)
+
+    def lose_role_then_agent() -> None:
+        job.exit_role(1, -9)
+        job.after(later, lambda: job.kill(1))
+
+    job.at(Phase.RUNNING, lambda: job.after(3.0, lose_role_then_agent))
+    outcome = job.run()
+    assert (outcome.ending, outcome.restarts) == (ending, 1)
+
+
 # The end
 
 

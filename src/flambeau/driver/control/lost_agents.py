@@ -77,6 +77,8 @@ class LostAgents:
             self._mark_exited(gone)
             self._unreplaced.update(gone)
             return
+        lost = [member.spec for agent in gone for member in job.members.of_agent(agent)]
+        job.restarts.absorb(lost, job.clock())
         placed = job.cluster.replaces_agents and all(each.replaceable for each in ended)
         replaceable = placed and (job.restarts.left or self.again)
         if not placed and single and self._others_continue(gone) and self._dismiss(gone, failure):

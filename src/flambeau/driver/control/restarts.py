@@ -1,6 +1,7 @@
 """Restarts that are decided, and wait for their starting point and the end of their delay."""
 
 import math
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, final
@@ -115,6 +116,13 @@ class Restarts:
     def is_counted(self, spec: RoleSpec, now: float) -> bool:
         """Return whether a lost role is part of the last restart, which replaces each role once."""
         return now <= self._open_until and (spec.role, spec.rank) not in self._replaced
+
+    def absorb(self, lost: Iterable[RoleSpec], now: float) -> None:
+        """Uncount the last restart if it replaces one of these roles, whose agent is lost now."""
+        replaced = any((spec.role, spec.rank) in self._replaced for spec in lost)
+        if replaced and now <= self._open_until:
+            self.take_back()
+            self._open_until = -math.inf
 
     def plan_role(self, spec: RoleSpec, failure: Failure) -> None:
         """Plan to start a role in place of a lost one, after `decide`."""
