@@ -51,6 +51,12 @@ SECTIONS: dict[str, type[config.Settings]] = {
     "recovery": config.Recovery,
     "init_from": InitFrom,
 }
+CLUSTER_PAGES: dict[type[config.Settings], str] = {
+    config.Spark: "spark.md",
+    config.Ray: "ray.md",
+    config.Attached: "launchers.md",
+    config.Ssh: "ssh.md",
+}
 
 
 def where(block: Block) -> str:
@@ -140,6 +146,16 @@ def test_the_reference_has_every_key_with_its_default(section: str) -> None:
     expected = {name: _default(field) for name, field in fields.items()}
     expected |= {"run_dir": "by the file's name"} if section == "The job" else {}
     assert rows == expected
+
+
+@pytest.mark.parametrize(("cluster", "page"), CLUSTER_PAGES.items())
+def test_the_page_of_a_cluster_names_every_setting(
+    cluster: type[config.Settings], page: str
+) -> None:
+    text = text_of(page) + text_of("cores.md")
+    # `meeting` is filled in by Flambeau, when the processes have met.
+    names = set(cluster.model_fields) - {"meeting"}
+    assert not {name for name in names if not re.search(rf"`[^`\n]*\b{name}\b", text)}
 
 
 def _written(section: str) -> dict[str, Any]:
