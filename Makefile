@@ -106,13 +106,12 @@ java:
 		DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(JAVA) >/dev/null; \
 	} || echo 'No Java, so no tests of Spark; to get it: apt-get install $(JAVA)'
 
-# What failed beside others is tried once more without them, and said so.
-ALONE = { [ $$? = 1 ] && echo 'Once more without others beside: what failed' && \
-	$(PY) -m pytest --last-failed --last-failed-no-failures none $(1); }
-
 test: lint java slurm ssh chromium $(SPARK35) $(MPI) ## lint, then all tests: the fast ones first, then those that start processes
-	$(PY) -m pytest -n auto --dist loadfile $(UNIT) || $(call ALONE,$(UNIT))
-	$(if $(REAL),$(PY) -m pytest -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder $(REAL) || $(call ALONE,$(REAL)))
+	$(PY) -m pytest -n auto --dist loadfile $(UNIT)
+	$(if $(REAL),$(PY) -m pytest -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder $(REAL) || { \
+		[ $$? = 1 ] && echo 'Once more without others beside: what failed' && \
+		$(PY) -m pytest --last-failed --last-failed-no-failures none $(REAL); \
+	})
 
 # A benchmark prints what it likes; its lines of JSON are the measurements that are kept.
 bench: setup ## run every benchmark; measurements go to benchmarks/results.jsonl
