@@ -106,6 +106,19 @@ def test_a_role_that_is_lost_just_before_its_agent_is_part_of_the_same_restart(
     assert (outcome.ending, outcome.restarts) == (ending, 1)
 
 
+def test_a_role_that_is_lost_just_before_its_agent_is_reported_with_the_agent() -> None:
+    job = SimulatedJob(restarts=1)
+
+    def lose_role_then_agent() -> None:
+        job.exit_role(1, -9)
+        job.after(0.3, lambda: job.kill(1))
+
+    job.at(Phase.RUNNING, lambda: job.after(3.0, lose_role_then_agent))
+    assert job.run().ending == "finished"
+    (lost,) = job.kinds("worker_lost")
+    assert (lost["rank"], lost["reason"], lost["host"]) == (1, "killed", "host-1")
+
+
 # The end
 
 

@@ -188,11 +188,15 @@ class LostAgents:
         return Failure(spec, Cause.DIED, text, replaceable=replaceable)
 
     def _emit(self, ended: Sequence[AgentEnded]) -> None:
+        # Roles that died just before their agent have not been reported yet.
+        died = {each.spec for each in self._job.failures if each.cause is Cause.DIED}
         for each in ended:
             if each.agent is not None:
                 fields = self._job.agents.loss_fields(each)
-                for member in self._working([each.agent]):
-                    self._job.emit_of(member.spec, "worker_lost", **fields)
+                working = {member.spec for member in self._working([each.agent])}
+                for member in self._job.members.of_agent(each.agent):
+                    if member.spec in working | died:
+                        self._job.emit_of(member.spec, "worker_lost", **fields)
 
     def _give_up(self, gone: Sequence[int], failure: Failure) -> None:
         if not self._job.signals.count:
