@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flambeau.cli.given import ClusterName, ClusterOption, is_driver, parse_cluster
+from flambeau.config.plural import number_of
 from flambeau.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -120,8 +121,6 @@ def _cluster(name: ClusterName | None, written: "ClusterChoice | None") -> "Clus
 
 def _show(prepared: "Prepared") -> None:
     """Print the number of rows of each part and its folder."""
-    from flambeau.config.plural import number_of
-
     for name, rows in prepared.rows.items():
         if rows:
             typer.echo(f"{name}: {number_of(rows, 'row')} in {prepared.folder / name}")

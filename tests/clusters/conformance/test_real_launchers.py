@@ -20,7 +20,8 @@ dist.init_process_group("gloo")
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 said = [os.environ[name] for name in names]
 words = " ".join(map(str, ["I am", *said, dist.get_world_size(), sys.argv[1:]]))
-sys.stdout.write(f"{words}\\n")
+# In one piece: lines of ranks would mix otherwise.
+print(words + "\\n", end="", flush=True)
 dist.barrier()
 dist.destroy_process_group()
 if sys.argv[1:] == ["fail"] and os.environ["RANK"] == "1":
@@ -28,8 +29,6 @@ if sys.argv[1:] == ["fail"] and os.environ["RANK"] == "1":
 """
 
 HOROVOD = """\
-import sys
-
 import horovod.torch as hvd
 import torch
 
@@ -37,7 +36,8 @@ hvd.init()
 every = hvd.allgather(torch.tensor([[hvd.rank(), hvd.local_rank(), hvd.cross_rank()]]))
 total = hvd.allreduce(torch.tensor(hvd.rank() + 1.0), op=hvd.Sum, name="total").item()
 # In one piece: lines of ranks would mix otherwise.
-sys.stdout.write(f"rank {hvd.rank()} of {hvd.size()} has {total} {every.tolist()}\\n")
+words = f"rank {hvd.rank()} of {hvd.size()} has {total} {every.tolist()}"
+print(words + "\\n", end="", flush=True)
 """
 
 
